@@ -36,7 +36,7 @@ const SECRET: &str = "a-secret-for-the-benchmark";
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 type Pool = Client<HttpConnector, Full<Bytes>>;
 
-/// Reads each request to its end, counts it and says 200.
+/// A server that reads each request to its end, counts it and answers 200.
 async fn bare_server(seen: Arc<AtomicU64>) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -64,7 +64,7 @@ fn message(number: u64) -> String {
     format!("{head}{}\"}}}}", "x".repeat(BYTES.saturating_sub(head.len() + 3)))
 }
 
-/// Sends messages `lines` at a time over all connections; how long it took until the last answer.
+/// Sends messages `lines` at a time over all connections; returns the time until the last answer.
 async fn send(uri: &Uri, messages: u64, lines: u64) -> Result<Duration> {
     let client: Pool = Client::builder(TokioExecutor::new()).build_http();
     let next = Arc::new(AtomicU64::new(0));
@@ -154,7 +154,7 @@ impl Processor {
     }
 }
 
-/// Messages in alone: the pipeline is paused.
+/// Measures ingest alone: the pipeline is paused.
 async fn ingest(sink: SocketAddr, messages: u64, lines: u64) -> Result<f64> {
     let processor = Processor::start(sink)?;
     processor.handle.pause().await?;
@@ -163,7 +163,7 @@ async fn ingest(sink: SocketAddr, messages: u64, lines: u64) -> Result<f64> {
     Ok(messages as f64 / took.as_secs_f64())
 }
 
-/// Messages in and out again at the same time, until every end is known.
+/// Measures ingest and delivery together, until every message is finished.
 async fn through(sink: SocketAddr, messages: u64) -> Result<f64> {
     let processor = Processor::start(sink)?;
     let began = Instant::now();

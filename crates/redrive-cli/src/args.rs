@@ -1,4 +1,4 @@
-//! What every command takes from the command line.
+//! Arguments of every command.
 
 use std::path::PathBuf;
 

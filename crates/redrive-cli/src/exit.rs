@@ -8,17 +8,17 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok,
-    /// It ran, and the answer is bad: an audit, a check, a replay that stopped.
+    /// It ran, but the result is bad: an audit, a check, a replay that stopped.
     Bad,
     /// The command line or the configuration is wrong; nothing was started.
     Usage,
     /// A watchdog ended the process.
     Watchdog,
-    /// Storage failed. Reopening is the way back.
+    /// Storage failed. Restarting is the way to recover.
     Storage,
-    /// Not now: the server is not there or is busy. Try again.
+    /// The server is unreachable or busy. Try again.
     TryAgain,
-    /// ^C while following something that goes on without this command.
+    /// ^C while following work that continues without this command.
     Interrupted,
 }
 
@@ -57,11 +57,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ended early: what is wrong, what to do about it, and the exit code.
+/// Why a command ended early: the problem, its fix, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
     pub exit: Exit,
-    /// Empty: everything was said already, or the output is closed.
+    /// Empty if everything was already reported, or the output is closed.
     pub message: String,
     pub hint: Option<String>,
 }
@@ -75,7 +75,7 @@ impl Failed {
         Self::new(Exit::Usage, message)
     }
 
-    /// Ends without another word.
+    /// Ends without further output.
     pub fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
@@ -87,7 +87,7 @@ impl Failed {
     }
 }
 
-/// Writing to stdout failed. A reader that went away (`| head`) is not an error.
+/// Converts a failed write to stdout. A closed reader (`| head`) is not an error.
 impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         match error.kind() {

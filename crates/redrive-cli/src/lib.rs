@@ -2,15 +2,15 @@
 //!
 //! # Layout, in the order a call passes through
 //!
-//! - [`args`]: what every command takes
-//! - [`config`]: `redrive.toml`, flags and environment become one checked configuration
+//! - [`args`]: global arguments
+//! - [`config`]: turns `redrive.toml`, flags and environment into one checked configuration
 //! - [`planning`]: what `check` computes from a configuration, and what `--assume` adds
-//! - [`service`]: a processor from its configuration, started and ended
+//! - [`service`]: builds a processor from its configuration, starts and stops it
 //! - [`commands`]: the command line, and one file per command, each with a `run`
-//! - [`client`]: the HTTP API, as the commands use it that talk to a processor
+//! - [`client`]: the client of the HTTP API, for commands that talk to a processor
 //! - [`output`]: tables, numbers and progress; data goes to stdout, everything else to stderr
-//! - [`mod@reference`]: the pages of docs/reference that are made from the code
-//! - [`exit`]: the exit codes, and what ends a command
+//! - [`mod@reference`]: the pages of docs/reference, generated from the code
+//! - [`exit`]: the exit codes, and the error that carries one
 
 pub mod args;
 pub mod client;
@@ -30,7 +30,7 @@ pub use args::Global;
 pub use commands::Cli;
 pub use exit::{Exit, Failed};
 
-/// Reads the command line, runs the command, says what went wrong.
+/// Parses the command line, runs the command, and reports errors.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -44,9 +44,9 @@ pub fn main() -> ExitCode {
     exit.into()
 }
 
-/// Help and version are answers; everything else clap says is a usage error.
+/// Converts a clap error. Help and version are answers; everything else is a usage error.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Nothing better can be done when even the message cannot be written.
+    // If even the message cannot be written, nothing else can be done.
     let _ = error.print();
     if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
 }

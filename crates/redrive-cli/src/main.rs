@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Also C's: librdkafka allocates once per header. See docs/adr/0018.
+/// Also for C: librdkafka allocates once per header. See docs/adr/0018.
 #[cfg(all(feature = "jemalloc", target_os = "linux"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

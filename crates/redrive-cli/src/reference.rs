@@ -1,5 +1,5 @@
-//! The pages of docs/reference that are made from the code. `REDRIVE_REGENERATE=1 cargo test -p redrive-cli` writes them;
-//! without it the same test fails when one is not current.
+//! The pages of docs/reference that are generated from the code. `REDRIVE_REGENERATE=1 cargo test -p redrive-cli`
+//! writes them; without it the same test fails if one is out of date.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ pub fn cli_page() -> String {
 }
 
 fn describe(command: &Command, page: &mut String) {
-    // What `redrive help x` shows is the same, and `help` itself explains nothing.
+    // `redrive help x` shows the same text, and `help` itself needs no page.
     let mut command = command.clone();
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
     let help = command.render_long_help().to_string();

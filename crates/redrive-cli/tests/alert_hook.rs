@@ -1,4 +1,4 @@
-//! `[[alert]]` with the real binary: who is told what, that it is told once, and that nobody waits for it.
+//! `[[alert]]` with the real binary: who is notified of what, that it happens once, and that nothing waits for it.
 
 mod world;
 
@@ -60,7 +60,7 @@ fn send(processor: &Processor, ids: std::ops::Range<u32>) {
 fn a_webhook_hears_of_dead_letters_once_and_of_their_end_although_it_fails_at_first() {
     let dir = tempfile::tempdir().unwrap();
     let downstream = Receiver::start(|_| REFUSED);
-    // Its first answer is a failure: the notice is sent again, under the same id.
+    // The first answer is a failure: the notice is sent again, with the same id.
     let hook = Receiver::start(|request| match request.header("redrive-attempt") {
         Some("1") if request.body.contains("firing") => UNAVAILABLE,
         _ => OK,
@@ -83,7 +83,7 @@ fn a_webhook_hears_of_dead_letters_once_and_of_their_end_although_it_fails_at_fi
     assert_eq!(first["runbook"], "docs/runbooks/dead-letter-arrivals.md");
     assert_eq!(hook.requests()[0].header("content-type"), Some("application/json"));
 
-    // The hour is not over: what happens again is not told again.
+    // The hour is not over: repeated events are not reported again.
     send(&processor, 5..20);
     wait_for("the dead letters", || processor.get("/v1/pipelines/orders").json()["dead"] == 20);
     processor.signal("TERM");
@@ -92,7 +92,8 @@ fn a_webhook_hears_of_dead_letters_once_and_of_their_end_although_it_fails_at_fi
     assert!(processor.log().contains("alert could not be sent and is tried again"), "{}", processor.log());
 }
 
-/// A handler that panics is the crash that needs no process to die; what follows is the same. Its first failure is none.
+/// A handler that panics is a crash that does not end the process; the rest is the same. Its first failure is not a
+/// crash.
 #[test]
 fn a_command_gets_the_record_of_a_poison_pill() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +175,8 @@ fn a_command_gets_the_record_of_a_poison_pill() {
     assert_eq!(notice["quarantined"].as_array().unwrap().len(), 1, "no innocent: {notice}");
 }
 
-/// Each message is refused in its own way. What died before the first look is not new, so one of them must come later.
+/// Each message is refused in its own way. A group from before the first poll is not new, so one of them must come
+/// later.
 #[test]
 fn a_webhook_hears_of_a_new_group_and_of_one_that_is_back() {
     const WAYS: [Reply; 6] = [
@@ -199,7 +201,7 @@ fn a_webhook_hears_of_a_new_group_and_of_one_that_is_back() {
         let line = text.lines().find(|line| line.starts_with(&format!("{name}{{pipeline=\"orders\"")));
         line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0)
     };
-    // The metrics have looked once before anything died.
+    // The metrics were polled once before anything died.
     assert!(metric("redrive_letter_groups_new_total") < 1.0);
     let mut sent = 0;
     wait_for("the notice of a new group", || {
@@ -225,7 +227,7 @@ fn a_webhook_hears_of_a_new_group_and_of_one_that_is_back() {
     assert_eq!(processor.post(&path, r#"{"state":"resolved"}"#).status, 200);
     let way = WAYS.iter().position(|(status, _)| named["title"].as_str().unwrap().contains(&status[..3]));
     let again = 600 + u32::try_from(way.expect("the title names the status")).unwrap();
-    // The lookout sees it resolved before it is back, or sees only that it is back: both are news.
+    // The watcher sees the group resolved before it is back, or sees only that it is back: both are news.
     send(&processor, again..again + 1);
     wait_for("the notice that it is back", || {
         notices(&hook).iter().any(|notice| notice["alert"] == "group_regressed")
@@ -275,7 +277,7 @@ fn storage_that_cannot_be_opened_is_told_before_the_process_ends() {
     send(&processor, 0..3);
     processor.signal("TERM");
     assert_eq!(processor.wait(), Some(0), "{}", processor.log());
-    // A segment that is not where it belongs: the beginning is missing.
+    // A misplaced segment: the beginning is missing.
     let journal = dir.path().join("data/orders/journal");
     fs::rename(journal.join("j-0000000000000000.seg"), journal.join("j-0000000000010000.seg")).unwrap();
     let mut refused = redrive(dir.path()).arg("processor").stderr(Stdio::null()).spawn().unwrap();
@@ -290,7 +292,7 @@ fn storage_that_cannot_be_opened_is_told_before_the_process_ends() {
     assert!(heard[0]["summary"].as_str().unwrap().starts_with("storage failed"), "{heard:?}");
 }
 
-/// What is said about a file with this alert.
+/// The complaints about a file with this alert.
 fn complaints(dir: &Path, alert: &str) -> (Option<i32>, String) {
     fs::write(dir.join("redrive.toml"), config("http://127.0.0.1:1/hook", alert)).unwrap();
     let text = fs::read_to_string(dir.join("redrive.toml")).unwrap();
@@ -338,7 +340,7 @@ fn every_fault_of_an_alert_is_told_with_its_place_and_a_fix() {
     assert!(!shown.contains("hunter2"), "{shown}");
 }
 
-/// A replay whose canary died again waits for somebody: the hook, `status` and the metrics say so until that happens.
+/// A replay whose canary died again waits for a decision: the hook, `status` and the metrics report it until then.
 #[test]
 fn a_replay_that_was_stopped_is_told_until_somebody_decides_about_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What a processor exports while its cluster is in trouble makes the alerts of `deploy/alerts` fire: the series are those
-//! of a real process on a real broker, and Prometheus' own tool judges them.
+//! The metrics of a processor whose cluster is in trouble fire the alerts of `deploy/alerts`: the series come from a
+//! real process on a real broker, and Prometheus' own tool evaluates them.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -13,7 +13,7 @@ use world::process::Processor;
 use world::receiver::{OK, Receiver};
 use world::{kafka, wait_for};
 
-/// A broker of its own, which may be frozen. It goes when this is dropped.
+/// A separate broker, which may be frozen. Removed on drop.
 struct Broker(PathBuf);
 
 impl Broker {
@@ -35,7 +35,7 @@ impl Drop for Broker {
     }
 }
 
-/// The series of a page of metrics, each as it was for half an hour.
+/// The series of a page of metrics, each constant for half an hour.
 fn series(page: &str) -> String {
     let samples = page.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket"));
     samples.filter_map(|line| line.rsplit_once(' ')).fold(String::new(), |mut text, (name, value)| {
@@ -44,7 +44,7 @@ fn series(page: &str) -> String {
     })
 }
 
-/// How many alerts of a name fire if everything stays as the page says.
+/// How many alerts of a name fire if everything stays as on the page.
 fn firing(dir: &Path, page: &str, alert: &str) -> bool {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/alerts/redrive.rules.yaml");
     let text = format!(
@@ -65,7 +65,7 @@ fn page(processor: &Processor, path: &str) -> (u16, String) {
     (answer.status, answer.body)
 }
 
-/// Before: lag 0, `/readyz` 200 and a clean status in both cases.
+/// Earlier, lag 0, `/readyz` 200 and a clean status were reported in both cases.
 #[test]
 fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     wait_for("the cluster to be back", || !page(&processor, "/metrics").1.contains(&unreachable));
 }
 
-/// Names of metrics in a text, without the endings of histograms.
+/// Names of metrics in a text, without histogram suffixes.
 fn metrics(text: &str) -> BTreeSet<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts = text.match_indices("redrive_").filter(|(at, _)| !text[..*at].ends_with(is_name));

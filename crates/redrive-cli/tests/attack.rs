@@ -1,5 +1,5 @@
-//! The real processor under clients that mean it no good: they connect and say nothing, ask and do not read, or ask for more
-//! than fits into memory. It goes on taking messages and delivering them, and `/livez` answers all the while.
+//! The real processor under attack by clients that connect and send nothing, send requests and do not read, or request
+//! more than fits into memory. It keeps accepting and delivering messages, and `/livez` answers throughout.
 //!
 //! `REDRIVE_ATTACK_CLIENTS` (1,200) attack at once, in rounds for `REDRIVE_ATTACK_SECONDS` (one round).
 
@@ -26,7 +26,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The attackers are many, and all of them are this process.
+/// All attackers run in this process.
 fn clients() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -39,7 +39,7 @@ fn clients() -> usize {
     clients
 }
 
-/// One round at least, and more of them in a soak.
+/// Runs at least one round, and more in a soak.
 fn rounds(mut round: impl FnMut()) {
     let (began, span) = (Instant::now(), Duration::from_secs(setting("REDRIVE_ATTACK_SECONDS", 0)));
     loop {
@@ -50,7 +50,7 @@ fn rounds(mut round: impl FnMut()) {
     }
 }
 
-/// A processor that may open no more than `files` files, soft and hard.
+/// A processor limited to `files` open files, soft and hard.
 fn processor(dir: &Path, url: &str, files: u64) -> Processor {
     let port = free_port();
     let mut command = std::process::Command::new("sh");
@@ -74,7 +74,7 @@ fn processor(dir: &Path, url: &str, files: u64) -> Processor {
     Processor::run(dir, port, &mut command)
 }
 
-/// As many as wanted, each with a request that it will not read the answer of.
+/// Opens `count` connections, each with a request whose answer is never read.
 fn attack(processor: &Processor, count: usize, request: &[u8]) -> Vec<TcpStream> {
     (0..count).filter_map(|_| attacker(processor.port, request)).collect()
 }
@@ -83,19 +83,19 @@ fn attacker(port: u16, request: &[u8]) -> Option<TcpStream> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
     stream.set_nonblocking(true).ok()?;
-    // What does not fit waits at our end, which is as good.
+    // Data that does not fit waits at our end, which serves the purpose too.
     let _ = stream.write(request);
     Some(stream)
 }
 
-/// Attackers that do not give up: whoever is sent away comes back.
+/// Attackers that reconnect when they are disconnected.
 struct Siege {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Siege {
-    /// Returns when each of them has been there once.
+    /// Returns once each of them has connected.
     fn lay(processor: &Processor, count: usize, request: &'static str, times: usize) -> Self {
         let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (port, stop, connected) = (processor.port, Arc::clone(&over), Arc::clone(&came));
@@ -130,14 +130,14 @@ fn is_gone(stream: &TcpStream) -> bool {
     }
 }
 
-/// What a probe may take besides what the machine's load explains.
+/// How long a probe may take beyond what the machine's load explains.
 const PROBE_GRACE: Duration = Duration::from_secs(2);
-/// How much longer than an undisturbed processor an attacked one may take to answer a probe.
+/// The factor by which an attacked processor may be slower than an undisturbed one in answering a probe.
 const PROBE_FACTOR: u32 = 20;
-/// No probe may take longer, whatever the undisturbed processor takes: orchestrators give up after a few of these.
+/// The limit for a probe, however slow the undisturbed processor is: orchestrators give up after a few of these.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 
-/// A processor that nobody attacks: its probes take as long as the load of the machine makes them, attackers included.
+/// A processor that is not attacked: its probes show the effect of the machine's load, including the attackers'.
 struct Control {
     processor: Processor,
     _dir: TempDir,
@@ -149,8 +149,8 @@ impl Control {
         Self { processor: processor(dir.path(), &receiver.url(), 1_024), _dir: dir }
     }
 
-    /// The attacked processor answers its probes about as soon as this one does at the same time. Returns how long the
-    /// slower of them took.
+    /// Asserts that the attacked processor answers its probes about as fast as this one at the same time. Returns the
+    /// time of the slower one.
     fn assert_lives(&self, attacked: &Processor) -> Duration {
         let took = ["/livez", "/readyz"].map(|path| {
             let before = probe(&self.processor, path);
@@ -163,7 +163,7 @@ impl Control {
         took[0].max(took[1])
     }
 
-    /// Probes the attacked processor all the while `attack` runs.
+    /// Probes the attacked processor while `attack` runs.
     fn assert_lives_during(&self, attacked: &Processor, attack: impl FnOnce()) {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -182,7 +182,7 @@ impl Control {
     }
 }
 
-/// Ends the probing, also when the attack panics.
+/// Stops probing, even if the attack panics.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -191,7 +191,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// How long it takes until a probe is answered with 200, over as many connections as that needs.
+/// The time until a probe is answered with 200, over as many connections as needed.
 fn probe(processor: &Processor, path: &str) -> Duration {
     let began = Instant::now();
     wait_for(path, || {
@@ -200,7 +200,7 @@ fn probe(processor: &Processor, path: &str) -> Duration {
     began.elapsed()
 }
 
-/// Accepted and delivered, once.
+/// Asserts that a message is accepted and delivered once.
 fn works(processor: &Processor, receiver: &Receiver, id: &str) {
     let bearer = format!("Bearer {TOKEN}");
     let body = format!(r#"{{"id":"{id}"}}"#);
@@ -219,7 +219,7 @@ fn memory_kib(processor: &Processor, name: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The usual limit of 1,024 files, and more connections than that. The store needs another file for each 64 MiB.
+/// The usual limit of 1,024 files, and more connections than that. The store needs a new file per 64 MiB.
 #[test]
 fn clients_that_connect_and_say_nothing_do_not_stop_it() {
     let clients = clients();
@@ -231,7 +231,7 @@ fn clients_that_connect_and_say_nothing_do_not_stop_it() {
     let mut round = 0;
     rounds(|| {
         let idle = Siege::lay(&processor, clients, "", 1);
-        // And some that never come to the end of their request.
+        // Plus clients that never finish their request.
         let slow = Siege::lay(&processor, clients / 4, "GET /livez HTTP/1.1\r\nhost: x\r\nx-slow: ", 1);
         control.assert_lives(&processor);
         let payload = "x".repeat(1 << 20);
@@ -266,7 +266,7 @@ fn clients_that_do_not_read_their_answers_do_not_stop_it() {
     let mut processor = processor(dir.path(), &receiver.url(), 8_192);
     let mut round = 0;
     rounds(|| {
-        // A route that is open to all, with the largest answer of these, as often as it takes to fill every buffer.
+        // An unauthenticated route with a large answer, requested often enough to fill every buffer.
         let greedy = "GET /v1/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n";
         let unread = Siege::lay(&processor, clients, greedy, 100);
         control.assert_lives(&processor);
@@ -281,7 +281,7 @@ fn clients_that_do_not_read_their_answers_do_not_stop_it() {
     assert_eq!(processor.wait(), Some(0), "{}", processor.log());
 }
 
-/// 200 readers of 48 letters of 1 MiB each, which is three pages' worth: the answers do not fit into memory together.
+/// 200 readers of 48 letters of 1 MiB each, that is three pages: the answers do not fit into memory together.
 #[test]
 fn readers_of_large_letters_get_no_more_memory_than_there_is_for_them() {
     clients();
@@ -304,7 +304,7 @@ fn readers_of_large_letters_get_no_more_memory_than_there_is_for_them() {
         control.assert_lives_during(&processor, || {
             let readers = attack(&processor, 200, request.as_bytes());
             works(&processor, &receiver, &format!("o-{round}"));
-            // Each of them is answered: with letters, or that there is no room for them now.
+            // Each reader gets an answer: letters, or that there is no room now.
             for mut reader in readers {
                 reader.set_nonblocking(false).unwrap();
                 reader.set_read_timeout(Some(Duration::from_mins(2))).unwrap();

@@ -1,5 +1,5 @@
-//! `[pipeline.auto_replay]` with the real program: letters of an outage are replayed by themselves once the receiver is well
-//! again, letters that no replay can help are not, and the log of actions says who did it.
+//! `[pipeline.auto_replay]` with the real program: letters of an outage are replayed automatically once the receiver
+//! has recovered, letters that no replay can help are not, and the action log names the actor.
 
 mod world;
 
@@ -55,7 +55,7 @@ fn letters_of_an_outage_are_replayed_by_themselves_once_the_receiver_is_well() {
         let message = json!({ "id": id, "payload": { "amount": 1 } });
         assert_eq!(processor.post(MESSAGES, &message.to_string()).status, 202);
     };
-    // An outage is one only of what worked before.
+    // An outage is detected only if something worked before.
     send("good-0");
     wait_for("the first delivery", || receiver.requests_for("good-0").len() == 1);
     (0..12).for_each(|n| send(&format!("o-{n}")));
@@ -63,7 +63,7 @@ fn letters_of_an_outage_are_replayed_by_themselves_once_the_receiver_is_well() {
     let letters = || processor.get("/v1/pipelines/orders").json()["letters"].clone();
     wait_for("all of them to be dead", || letters()["open"] == 15);
     is_well.store(true, SeqCst);
-    // Others show that the receiver is well again.
+    // Other messages show that the receiver has recovered.
     send("good-1");
     wait_for("those that may heal to be delivered", || letters()["succeeded"] == 12);
     assert_eq!(letters()["open"], 3, "nobody tries those again");

@@ -1,4 +1,4 @@
-//! The retry budget of a pipeline is shared by the members of its group, each by the partitions it has.
+//! The members of a group share the retry budget of a pipeline according to their partitions.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -41,7 +41,7 @@ fn two_members_have_half_of_the_budget_each_and_one_that_is_left_has_all() {
     let metrics = two.get("/metrics").body;
     assert!(metrics.contains(&format!("redrive_budget_remaining{{pipeline=\"{orders}\"}} 30")), "{metrics}");
 
-    // It comes back at the rate of the whole.
+    // Tokens come back at the rate of the whole budget.
     two.signal("TERM");
     assert_eq!(two.wait(), Some(0));
     wait_for("the other to have more than its half", || remaining(&one) > BUDGET / 2);

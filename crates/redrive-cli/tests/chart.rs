@@ -1,4 +1,4 @@
-//! The Helm chart: templates and values name the same settings, and `helm`, where it is installed, renders it.
+//! The Helm chart: templates and values name the same settings, and `helm`, if installed, renders it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn templates_and_values_name_the_same_settings() {
     let (read, values) = (read_by_templates(), values());
     let unknown: Vec<_> = read.difference(&values).collect();
     assert!(unknown.is_empty(), "templates read {unknown:?}, and values.yaml has no such key");
-    // A whole block may be read at once: `resources`, and then not each of its parts.
+    // A template may read a whole block such as `resources` instead of its parts.
     let is_read = |value: &String| {
         let below = |path: &String| path == value || path.starts_with(&format!("{value}."));
         let above = |path: &String| value.starts_with(&format!("{path}."));

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use recorded::{Asked, RecordedApi, ago, letter, not_found, pipeline};
 use serde_json::{Value, json};
 
-/// A processor with an open letter for o-7, a discarded one for o-8, o-9 waiting, and o-5 that it says succeeded.
+/// A processor with an open letter for o-7, a discarded one for o-8, with o-9 waiting, and which says that o-5
+/// succeeded.
 fn processor() -> RecordedApi {
     RecordedApi::new(|asked: &Asked| {
         let line = asked.line.as_str();
@@ -26,7 +27,7 @@ fn processor() -> RecordedApi {
     })
 }
 
-/// A downstream that applied o-0 to o-6 without those that are left out, in pages of three.
+/// A downstream that applied o-0 to o-6 except `lost`, in pages of three.
 fn downstream(lost: &'static [u64]) -> RecordedApi {
     RecordedApi::new(move |asked| {
         if asked.line == "GET /stats" {
@@ -66,7 +67,7 @@ fn a_row_that_the_witness_lost_is_named_and_exits_1() {
     let (processor, downstream) = (processor(), downstream(&[2, 5]));
     let args = ["audit", "orders", "--applied", &downstream.url(), "--ids", "o-0..o-9"];
     let ran = processor.redrive(&args).exits(1);
-    // We say that o-5 succeeded; without the witness that counts for nothing.
+    // The processor says that o-5 succeeded; without the witness that proves nothing.
     assert!(
         ran.stdout.contains("  missing                      2   ✗\n    o-2\n    o-5\n"),
         "{}",
@@ -83,7 +84,7 @@ fn a_row_that_the_witness_lost_is_named_and_exits_1() {
 
 #[test]
 fn a_message_that_succeeds_during_the_audit_is_not_missing() {
-    // Its effect happens after the witness was read and before the processor is asked.
+    // Its effect happens after the witness was read and before the processor is queried.
     let (processor, reads) = (processor(), AtomicU64::new(0));
     let witness = RecordedApi::new(move |asked| {
         if asked.line == "GET /stats" {
@@ -138,7 +139,7 @@ fn a_witness_that_is_away_is_exit_75() {
         .complains("no downstream answers at");
 }
 
-/// The processor's own address is what people give for `--applied` by mistake.
+/// People sometimes give the processor's own address for `--applied`.
 #[test]
 fn a_witness_that_has_no_ledger_is_blamed_and_not_the_processor() {
     let not_a_ledger =

@@ -1,4 +1,4 @@
-//! `redrive audit --applied postgres://…` against a real PostgreSQL, in a schema of its own.
+//! `redrive audit --applied postgres://…` against a real PostgreSQL, in a separate schema.
 
 mod recorded;
 
@@ -6,7 +6,7 @@ use recorded::{RecordedApi, not_found, pipeline};
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
-/// The server for the tests. Without one they fail: a skipped test would look like a passed one.
+/// The server for the tests. Without it they fail: a skipped test would look like a passed one.
 fn server_url() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/postgres/url");
     let url = std::env::var("REDRIVE_TEST_POSTGRES").or_else(|_| std::fs::read_to_string(file));
@@ -18,7 +18,7 @@ fn server_url() -> String {
     .to_owned()
 }
 
-/// A processor without letters that knows no message.
+/// A processor that has no letters and knows no message.
 fn processor() -> RecordedApi {
     RecordedApi::new(|asked| match asked.line.as_str() {
         "GET /v1/pipelines/orders" => (200, pipeline(false)),

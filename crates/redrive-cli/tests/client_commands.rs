@@ -118,7 +118,7 @@ fn the_configuration_says_where_the_processor_and_its_token_are() {
     run(pause).exits(0);
     assert_eq!(api.asked()[0].authorization.as_deref(), Some("Bearer of-the-store"));
 
-    // A configuration that is being written does not keep anybody from looking.
+    // A configuration that is being edited must not prevent looking at a processor.
     std::fs::write(&file, "[engine]\nkind = \"embeded\"\n").unwrap();
     let mut status = command(&api.url(), &["status", "orders"]);
     status.current_dir(dir.path());

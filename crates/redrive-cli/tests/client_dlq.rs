@@ -1,4 +1,4 @@
-//! `redrive dlq` against a server with recorded answers: what is printed, what is sent, how it exits.
+//! `redrive dlq` against a server with recorded answers: output, requests and exit codes.
 
 mod recorded;
 
@@ -102,7 +102,7 @@ headers  authorization=(hidden) x-src=web
 ",
     );
     assert_eq!(api.asked()[0].line, "GET /v1/pipelines/orders/letters/orders%2F17");
-    // A message may be called like a route; escaped it cannot be taken for one.
+    // A message id may equal a route; escaped it cannot be taken for one.
     for (id, path) in [("stats", "%73%74%61%74%73"), ("undo", "%75%6E%64%6F"), ("status", "status")] {
         api.redrive(&["dlq", "show", "orders", id]).exits(0);
         let asked = api.asked().last().unwrap().line.clone();
@@ -152,7 +152,7 @@ fn job(state: &str, succeeded: u64, dead_again: u64) -> Value {
     })
 }
 
-/// A job that is done at the third look.
+/// A job that is done at the third poll.
 fn job_server(end: fn() -> Value) -> RecordedApi {
     let looks = AtomicU64::new(0);
     RecordedApi::new(move |asked| match asked.line.as_str() {
@@ -165,7 +165,7 @@ fn job_server(end: fn() -> Value) -> RecordedApi {
     })
 }
 
-/// The last line without the seconds it took.
+/// The last line without the duration.
 fn without_time(stdout: &str) -> String {
     let first = stdout.lines().next().unwrap_or_default();
     first.rsplit_once("   ").unwrap().0.to_owned()
@@ -179,7 +179,7 @@ fn a_replay_is_followed_to_its_end() {
     assert_eq!(api.body_of("POST /v1/replays")["all"], true);
 }
 
-/// Old state is written over new, whether somebody has looked at the plan before or not.
+/// A replay writes old state over new, whether its plan was looked at or not.
 #[test]
 fn a_replay_that_starts_says_which_keys_have_had_later_successes() {
     let api = RecordedApi::new(|asked| {
@@ -196,7 +196,7 @@ fn a_replay_that_starts_says_which_keys_have_had_later_successes() {
         .complains("4 keys have later successes (list: --show superseded)");
 }
 
-/// A typing error in a selection must not look like work that was done.
+/// A typo in a selection must not look like completed work.
 #[test]
 fn a_selection_that_matches_nothing_makes_exit_2_everywhere() {
     let api = RecordedApi::new(|asked| match asked.line.as_str() {
@@ -299,7 +299,7 @@ c-9          1
     }
 }
 
-/// The words of story 6.
+/// The wording of story 6.
 #[test]
 fn a_replay_that_was_stopped_for_failures_says_why_and_how_to_go_on() {
     let api = job_server(|| {
@@ -384,7 +384,7 @@ fn a_paused_replay_goes_on_and_a_finished_one_is_only_shown() {
     assert_eq!(api.asked().len(), 1);
 }
 
-/// Numbers of an abort that did not add up: 137 of 322, 169 untouched, and 16 nowhere.
+/// The numbers of an abort once did not add up: 137 of 322, 169 untouched, and 16 unaccounted for.
 #[test]
 fn the_numbers_of_an_aborted_replay_add_up() {
     let api = RecordedApi::new(|_| {
@@ -464,7 +464,7 @@ fn a_plan_says_what_the_decision_about_unknown_ends_leaves_out() {
     assert!(ran.stdout.contains("   breaker disabled\n"), "{}", ran.stdout);
 }
 
-/// A change that was heard and not answered may have been made.
+/// A change that was received but not answered may have been made.
 #[test]
 fn a_connection_that_breaks_says_that_the_change_may_have_been_made_and_how_to_look() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -616,7 +616,7 @@ fn an_interrupt_ends_only_the_looking() {
     let api = RecordedApi::new(|_| (202, job("running", 140, 0)));
     let mut command = command(&api.url(), &["dlq", "replay", "orders", "--all"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It follows as soon as it has looked at the job once.
+    // It is following once it has polled the job.
     while !api.asked().iter().any(|asked| asked.line == "GET /v1/replays/r-31") {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::sleep(Duration::from_millis(10));
@@ -650,7 +650,7 @@ fn discard_says_how_to_take_it_back() {
     assert_eq!(api.body_of("POST /v1/pipelines/orders/letters/undo"), json!({"id": "d-9"}));
 }
 
-/// An API with two pipelines, whose log of actions has a discard `d-9` in each of these.
+/// An API with two pipelines, where the action logs of those in `of` have a discard `d-9`.
 fn with_discards(of: &'static [&'static str]) -> RecordedApi {
     RecordedApi::new(move |asked| match asked.line.as_str() {
         "GET /v1/pipelines" => (200, json!({"pipelines": [{"name": "orders"}, {"name": "mail"}]})),
@@ -669,7 +669,7 @@ fn a_discard_is_taken_back_by_its_name_alone() {
     api.redrive(&["dlq", "undo", "d-9"]).exits(0).prints("restored 47   (open again)\n");
     assert_eq!(api.body_of("POST /v1/pipelines/mail/letters/undo"), json!({"id": "d-9"}));
     assert!(!api.asked().iter().any(|asked| asked.line.contains("/orders/")), "{:?}", api.asked());
-    // One that the log does not list any more: every pipeline is asked for it.
+    // A discard that the log no longer lists: every pipeline is asked.
     let api = with_discards(&[]);
     api.redrive(&["dlq", "undo", "d-9"]).exits(0).prints("restored 47   (open again)\n");
     let asked = api.asked();

@@ -1,4 +1,4 @@
-//! The client commands against a real API on the embedded engine: an afternoon with ten dead letters.
+//! The client commands against a real API on the embedded engine: ten dead letters.
 //!
 //! Stories 6 and 7 without the lines that need groups, edit, the canary or the breaker.
 
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 const SECRET: &str = "ops-secret-0123456789";
 
-/// What the handler applied, which is what the witness knows.
+/// What the handler applied; serves as the witness.
 #[derive(Debug, Default)]
 struct Downstream {
     healed: AtomicBool,
@@ -28,7 +28,7 @@ struct Downstream {
 }
 
 impl Downstream {
-    /// o-30 to o-34 are refused, o-35 to o-39 always fail, until it is healed.
+    /// Refuses o-30 to o-34, and always fails o-35 to o-39, until it is healed.
     fn handle(&self, message: &Message) -> Result<(), Failure> {
         let number: u64 = message.id().strip_prefix("o-").and_then(|n| n.parse().ok()).unwrap_or_default();
         if !self.healed.load(Ordering::SeqCst) {
@@ -43,7 +43,7 @@ impl Downstream {
     }
 }
 
-/// A processor in this process: engine, pipeline and API, without the command that will start them.
+/// A processor in this process: engine, pipeline and API, without the `processor` command.
 struct Processor {
     address: SocketAddr,
     downstream: Arc<Downstream>,
@@ -108,7 +108,7 @@ impl Processor {
         ran
     }
 
-    /// Waits until `status` is as wished.
+    /// Waits until `status` meets the condition.
     fn wait(&self, wish: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
         loop {
@@ -175,7 +175,7 @@ fn ten_dead_letters_are_understood_replayed_discarded_and_audited() {
     let would =
         "would replay 5 (frozen)   to orders (only this pipeline sees it)   at 100/s ± jitter ≈ 1 s\n";
     assert!(planned.stdout.starts_with(would), "{}", planned.stdout);
-    // Nothing was repaired: they die again, and the command says so.
+    // Nothing was repaired: they die again, and the command reports it.
     let again = processor.redrive(&["dlq", "replay", "orders", "--filter", "reason:permanent"]).exits(1);
     assert!(again.stdout.starts_with("replay r-1  5/5   succeeded 0   dead again 5   "), "{}", again.stdout);
 
@@ -245,6 +245,6 @@ fn a_paused_pipeline_waits_and_a_reader_may_not_pause_it() {
     let mut wrong = command(&url, &["pause", "orders"]);
     wrong.env("REDRIVE_TOKEN", "not-a-token-of-this-server");
     run(wrong).exits(2).complains("not one of the processor's");
-    // Looking needs one too, as soon as there is one.
+    // Reads need a token too once there is one.
     run(command(&url, &["status", "orders"])).exits(2).complains("this needs a token");
 }

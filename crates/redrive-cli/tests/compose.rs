@@ -1,5 +1,5 @@
-//! deploy/compose.yaml starts: every command of ours in it goes through the real argument parser, and what it names through
-//! the real configuration.
+//! deploy/compose.yaml works: every command of ours in it goes through the real argument parser, and the configuration
+//! it names through the real parser.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ fn every_command_of_the_compose_file_is_one_that_redrive_takes() {
     }
 }
 
-/// It did not: the stub refused to listen beyond loopback, and compose showed a service that restarts for ever.
+/// Once, the stub refused to listen beyond loopback, and compose showed a service that restarted for ever.
 #[test]
 fn the_downstream_of_the_compose_file_may_listen_where_it_shall() {
     let commands = commands();
@@ -66,14 +66,14 @@ fn what_the_image_runs_by_itself_is_a_processor_with_the_mounted_configuration()
     let mounted = compose.lines().find_map(|line| line.trim().strip_prefix("- ./")?.split_once(':'));
     let (file, _) = mounted.expect("a configuration is mounted");
     let source = Source::new(file, read(file));
-    // Compose sets REDRIVE_TOKEN, without which nothing listens beyond loopback.
+    // Compose sets REDRIVE_TOKEN, which is required to listen beyond loopback.
     let environment = Environment { token: true, ..Environment::default() };
     let loaded = load::build(Some(source), &ProcessorFlags::default(), &environment);
-    // It warns that tokens go over plain HTTP, which is meant: compose publishes the port on loopback only.
+    // It warns that tokens go over plain HTTP, which is intended: compose publishes the port on loopback only.
     assert!(loaded.config.is_some(), "{:#?}", loaded.faults.all);
 }
 
-/// A mount of a file that is missing becomes an empty directory, and the service starts without its configuration.
+/// A mount of a missing file becomes an empty directory, and the service starts without its configuration.
 #[test]
 fn everything_that_compose_mounts_is_there_and_prometheus_loads_the_shipped_rules() {
     let compose = read("compose.yaml");

@@ -1,4 +1,4 @@
-//! Endpoints that wait, on the embedded engine: shown by `status` and the API, and over a kill.
+//! Waiting endpoints on the embedded engine: shown by `status` and the API, across a kill.
 
 mod world;
 
@@ -24,7 +24,7 @@ fn an_endpoint_in_cooldown_is_shown_and_stays_in_cooldown_over_a_kill() {
     scene.an_endpoint_in_cooldown_is_shown_and_stays_in_cooldown_over_a_kill(dir.path());
 }
 
-/// With `limit_by` the unit is the customer, and is called so.
+/// With `limit_by` the unit is the customer, and is named so.
 #[test]
 fn a_tenant_in_cooldown_is_called_a_tenant() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints that wait, on Kafka: shown by `status` and the API, and over a kill.
+//! Waiting endpoints on Kafka: shown by `status` and the API, across a kill.
 #![cfg(feature = "kafka")]
 
 mod world;

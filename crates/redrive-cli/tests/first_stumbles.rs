@@ -1,4 +1,4 @@
-//! What people stumbled over first: the answer says what to do.
+//! Common first mistakes: the answer says what to do.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn a_journal_that_nobody_named_says_how_to_name_it() {
 
 #[test]
 fn a_token_from_a_file_is_enough_to_listen_beyond_loopback() {
-    // Of a machine that is not this one: it would be listened on if it could.
+    // An address of another machine, so that listening fails.
     let listen = "192.0.2.1:7333";
     let dir = with_config(&format!("[engine]\nkind = \"memory\"\n[server]\nlisten = \"{listen}\"\n{ORDERS}"));
     let ran = redrive(dir.path(), &["processor"]);

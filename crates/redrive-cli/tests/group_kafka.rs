@@ -1,5 +1,5 @@
-//! What an operator does to dead letters on Kafka belongs to the group: any member shows it and takes it back, and it
-//! survives `kill -9` of the member that was asked.
+//! On Kafka an operator's actions on dead letters belong to the group: any member shows and undoes them, and they
+//! survive `kill -9` of the member that took the request.
 //!
 //! `REDRIVE_KAFKA_REPLAY_KILLS` says how many members are killed while they run a replay job.
 #![cfg(feature = "kafka")]
@@ -36,7 +36,7 @@ fn a_discard_and_a_decision_are_seen_and_taken_back_after_the_member_that_took_t
     good(&first, &["dlq", "groups", &orders, group, "--acknowledge", "--note", "with the shop"]);
     first.kill();
 
-    // The other has the log, the decision with its note, and the letters of the discard.
+    // The other member has the log, the decision with its note, and the letters of the discard.
     assert_eq!(kinds(&actions(&second, &orders)), ["discard", "group_acknowledge"]);
     let shown = second.get(&format!("/v1/pipelines/{orders}/groups/{group}")).json().to_string();
     assert!(shown.contains("acknowledged") && shown.contains("with the shop"), "{shown}");
@@ -44,7 +44,7 @@ fn a_discard_and_a_decision_are_seen_and_taken_back_after_the_member_that_took_t
     assert_eq!(good(&second, &["dlq", "undo", &orders, discard]), "restored 2   (open again)\n");
     good(&second, &["dlq", "groups", &orders, group, "--resolve"]);
 
-    // The first comes back and shows the same log; what was taken back is not taken back again.
+    // The first member comes back and shows the same log; the undo is not undone.
     first.restart();
     wait_for("the first to know the undo", || letters(&first, &orders)["open"] == 14);
     let log = actions(&second, &orders);
@@ -52,7 +52,7 @@ fn a_discard_and_a_decision_are_seen_and_taken_back_after_the_member_that_took_t
     wait_for("both to show the same log", || actions(&first, &orders) == log);
     let repeated = good(&first, &["dlq", "undo", &orders, discard]);
     assert!(repeated.starts_with("restored 0   (undone already, at "), "{repeated}");
-    // A discard that came later keeps its letters when the earlier one is taken back.
+    // A later discard keeps its letters when the earlier one is undone.
     let again = ["dlq", "discard", &orders, "--filter", "key:c-1", "--reason", "closed", "--json"];
     good(&second, &again);
     wait_for("the later discard to be known", || letters(&first, &orders)["discarded"] == 2);
@@ -60,7 +60,7 @@ fn a_discard_and_a_decision_are_seen_and_taken_back_after_the_member_that_took_t
     assert!(repeated.starts_with("restored 0   (undone already, at "), "{repeated}");
 }
 
-/// The record of a discard has its letters, so another member does what the first did not come to.
+/// The record of a discard lists its letters, so another member finishes it.
 #[test]
 fn a_discard_whose_member_is_killed_in_the_middle_is_finished_by_another() {
     let count = 2_500;
@@ -94,7 +94,7 @@ fn a_discard_whose_member_is_killed_in_the_middle_is_finished_by_another() {
     assert_eq!(undone, "restored 2,500   (open again)\n");
 }
 
-/// The record of an erasure has its letters, so another member does what the first did not come to, and says what was done.
+/// The record of an erasure lists its letters, so another member finishes it and reports what was done.
 #[test]
 fn an_erasure_whose_member_is_killed_in_the_middle_is_finished_by_another_and_its_record_is_true() {
     let count = 2_500;
@@ -117,12 +117,12 @@ fn an_erasure_whose_member_is_killed_in_the_middle_is_finished_by_another_and_it
     let log = actions(&second, &orders);
     assert_eq!(kinds(&log), ["erase"], "listed once");
     assert_eq!((&log[0]["letters"], &log[0]["note"]), (&json!(count), &json!("ticket 881")), "{log:?}");
-    // The first comes back and shows the same.
+    // The first member comes back and shows the same.
     first.restart();
     wait_for("both to show the same log", || actions(&first, &orders) == log);
 }
 
-/// The record of an edit names the letters that have it, and not those that were planned when its member was killed.
+/// The record of an edit names the letters that have it, not those planned when its member was killed.
 #[test]
 fn an_edit_whose_member_is_killed_in_the_middle_is_recorded_by_another_with_the_letters_that_have_it() {
     let count = 2_500;
@@ -133,7 +133,7 @@ fn an_edit_whose_member_is_killed_in_the_middle_is_recorded_by_another_with_the_
     let json = |processor: &Processor, args: &[&str]| -> Value {
         serde_json::from_str(&good(processor, &[args, &["--json"]].concat())).unwrap()
     };
-    // The other one has an edit of its own, with the same number.
+    // The other member has its own edit with the same number.
     let own = json(&second, &["dlq", "edit", &orders, "--ids", "o-0", "--set-header", "x-seen=yes"]);
     let edit = ["dlq", "edit", &orders, "--filter", "attempts:>=1", "--set", "/amount=5"];
     let planned = json(&first, &[&edit[..], &["--dry-run"]].concat());
@@ -163,18 +163,18 @@ fn an_edit_whose_member_is_killed_in_the_middle_is_recorded_by_another_with_the_
     assert!((1..count).contains(&line["letters"].as_u64().unwrap()), "{line}");
     assert_eq!((&line["note"], &line["fields"]), (&json!("2500 planned"), &json!(["/amount"])), "{line}");
 
-    // All that have it are those of the record; and the other's own edit is still its own.
+    // Exactly the letters with the edit are in the record; and the other member's own edit is unaffected.
     let undone = json(&second, &["dlq", "edit", "--undo", name]);
     assert_eq!((&undone["restored"], &undone["skipped"]), (&line["letters"], &json!(0)), "{undone}");
     assert!(!edited(), "a letter has an edit that the record does not name");
     let undone = json(&second, &["dlq", "edit", "--undo", own["edit"].as_str().unwrap()]);
     assert_eq!(undone["restored"], 1, "{undone}");
-    // The first comes back and shows the same.
+    // The first member comes back and shows the same.
     first.restart();
     wait_for("both to show the same log", || actions(&first, &orders) == actions(&second, &orders));
 }
 
-/// A letter that waits in a job goes as it is when its turn comes, whichever member edits it and whichever runs the job.
+/// A letter waiting in a job is sent with its latest edit, whichever member edits it and whichever runs the job.
 #[test]
 fn an_edit_at_one_member_changes_what_a_job_of_another_has_not_put_back_yet() {
     let count = 40;
@@ -211,7 +211,7 @@ fn an_edit_at_one_member_changes_what_a_job_of_another_has_not_put_back_yet() {
     }
 }
 
-/// A version before this one wrote the names of tenants into the records of jobs, where an erasure does not find them.
+/// An earlier version wrote tenant names into the records of jobs, where an erasure does not find them.
 #[test]
 fn the_record_of_an_older_job_is_written_again_without_its_tenants_and_the_job_is_carried_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -247,7 +247,8 @@ fn the_record_of_an_older_job_is_written_again_without_its_tenants_and_the_job_i
     assert_eq!(letters(&processor, &orders)["open"], 18);
 }
 
-/// What a job has put back waits at the members that own the partitions; whoever aborts the job gets all of it back.
+/// Requeued letters of a job wait at the members that own the partitions; aborting the job at any member frees all of
+/// them.
 #[test]
 fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds_at_all_members() {
     let count = 40;
@@ -277,14 +278,14 @@ fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds_at_all_members(
     assert_eq!((&job["published"], &job["dead_again"]), (&json!(0), &json!(0)), "{job}");
     good(&second, &["dlq", "erase", &orders, "--filter", "key:c-1", "--reason", "ticket 881"]);
     good(&first, &["resume", &orders]);
-    // What was taken back is not delivered, and can be replayed.
+    // Freed letters are not delivered, and can be replayed.
     let done = good(&first, &["dlq", "replay", &orders, "--filter", "key:c-2"]);
     assert!(done.contains("succeeded 6   dead again 0"), "{done}");
     let applied = (0..count).filter(|n| stub.has_applied(&format!("o-{n}"))).count();
     assert_eq!(applied, 6);
 }
 
-/// Two jobs over the same letters would share letters and pace; the second one takes what is left, at any member.
+/// Two jobs over the same letters would share letters and pace; the second one takes the remaining ones, at any member.
 #[test]
 fn a_replay_leaves_out_letters_that_wait_in_a_job_of_another_member() {
     let dir = tempfile::tempdir().unwrap();
@@ -315,7 +316,7 @@ fn a_replay_leaves_out_letters_that_wait_in_a_job_of_another_member() {
     assert!(replay.iter().all(|((_, replays), times)| replays == "1" && *times == 1), "{replay:?}");
 }
 
-/// Each time the member that runs the job is killed, the other one takes it over; then the first comes back.
+/// Each time the member that runs the job is killed, the other one takes over; then the first comes back.
 #[test]
 fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     let kills: u64 = std::env::var("REDRIVE_KAFKA_REPLAY_KILLS").map_or(2, |text| text.parse().unwrap());
@@ -329,7 +330,7 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     let name = runner.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
     let job = |processor: &Processor| processor.get(&format!("/v1/replays/{name}")).json();
     let published_by = |processor: &Processor| job(processor)["published"].as_u64().unwrap_or_default();
-    // A member deletes completed records from time to time, so the topic is followed from the beginning on.
+    // A member deletes completed records from time to time, so the topic is followed from its beginning.
     let records: Arc<Mutex<BTreeMap<(i32, i64), String>>> = Arc::default();
     let seen = Arc::clone(&records);
     let replay = format!("{orders}.replay");
@@ -352,7 +353,7 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
         });
         std::mem::swap(&mut runner, &mut other);
     }
-    // At its pace the rest may take longer than anybody waits for one thing.
+    // At its pace the rest may take longer than one wait allows.
     while job(&runner)["state"] != "done" {
         let before = published_by(&runner);
         wait_for("the job to go on", || {
@@ -364,14 +365,15 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     wait_for("all of it to be followed", || records.lock().unwrap().len() as u64 >= count);
     drop(follower);
     let mut records = records.lock().unwrap();
-    // Should there be more of them, the last ones are still in the topic.
+    // Any later records are still in the topic.
     kafka::read(&replay, |record| {
         let id = kafka::header(record, "x-message-id").unwrap_or_default();
         records.insert((record.partition(), record.offset()), id);
     });
     let ids: BTreeSet<&String> = records.values().collect();
     assert_eq!((records.len() as u64, ids.len() as u64), (count, count), "each letter was published once");
-    // Applied once: as many effects as letters. What a kill cut off is sent again, and the ledger of the receiver knows it.
+    // Applied once: as many effects as letters. Calls interrupted by a kill are repeated, and the receiver's ledger
+    // detects them.
     assert!((0..count).all(|n| stub.has_applied(&format!("o-{n}"))));
     let stats = stub.stats();
     assert_eq!(stats["applied"], json!(count), "{stats}");

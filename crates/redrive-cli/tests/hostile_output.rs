@@ -1,5 +1,5 @@
-//! Ids, keys, tenants, headers, payloads, errors and reasons that are made to drive a terminal: whatever is printed, logged
-//! or answered, on a terminal or not, shows them and does nothing else.
+//! Ids, keys, tenants, headers, payloads, errors and reasons crafted to control a terminal: all output, logs and
+//! answers, on a terminal or not, only show them.
 
 mod world;
 
@@ -14,10 +14,10 @@ use world::receiver::{Receiver, Reply};
 use world::{config, free_port, http, wait_for};
 
 const MESSAGES: &str = "/v1/pipelines/orders/messages";
-/// The receiver may say why, in a header; what can stand in one at all.
+/// The receiver may give a reason in a header, limited to what headers can contain.
 const REFUSED: Reply = ("422 Unprocessable Content", "redrive-reason: \u{9b}31m\u{202e}no\ttabs\r\n");
 
-/// Each of these would be noticed: the screen cleared, the title set, a line forged, text turned around or hidden.
+/// Each of these would be noticeable: the screen cleared, the title set, a line forged, text reversed or hidden.
 const HOSTILE: [&str; 12] = [
     "clear\u{1b}[2J\u{1b}[H",
     "title\u{1b}]0;owned\u{7}",
@@ -33,7 +33,7 @@ const HOSTILE: [&str; 12] = [
     "tab\tshift\u{e}\u{f}",
 ];
 
-/// Nothing but text and line ends; on a terminal also colours, which are ours.
+/// Asserts that there is only text and line ends; on a terminal also our own colours.
 fn harmless(bytes: &[u8], what: &str) {
     let text = std::str::from_utf8(bytes).unwrap_or_else(|_| panic!("{what}: not UTF-8"));
     let mut plain = text.replace("\r\n", "\n");
@@ -53,7 +53,7 @@ fn harmless_output(output: &Output, what: &str) {
     harmless(&output.stderr, &format!("{what}, stderr"));
 }
 
-/// The same command on a terminal, which `script` makes.
+/// The same command on a terminal, provided by `script`.
 fn on_terminal(dir: &Path, url: &str, args: &[&str]) -> Output {
     let quoted: Vec<String> = args.iter().map(|arg| format!("'{}'", arg.replace('\'', "'\\''"))).collect();
     let command = format!("'{}' --url {url} {}", env!("CARGO_BIN_EXE_redrive"), quoted.join(" "));
@@ -83,7 +83,7 @@ fn no_output_lets_a_stranger_drive_the_terminal() {
         processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 2 * HOSTILE.len()
     });
 
-    // The API, as somebody reads it with curl.
+    // The API as read with curl.
     let get = |path: &str| {
         let answer = processor.get(path);
         harmless(answer.body.as_bytes(), path);
@@ -106,7 +106,7 @@ fn no_output_lets_a_stranger_drive_the_terminal() {
         );
     }
 
-    // The commands, as data and for people.
+    // The commands, with JSON and with text output.
     let ids: Vec<String> =
         letters.as_array().unwrap().iter().map(|letter| text(&letter["message"])).collect();
     let mut commands: Vec<Vec<&str>> = vec![
@@ -149,7 +149,7 @@ fn no_output_lets_a_stranger_drive_the_terminal() {
     harmless(processor.log().as_bytes(), "the log");
 }
 
-/// What a processor logs when somebody looks on.
+/// The log of a processor on a terminal.
 #[test]
 fn the_log_on_a_terminal_is_no_way_to_drive_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ fn the_log_on_a_terminal_is_no_way_to_drive_it() {
         let message = json!({ "id": hostile, "headers": { "correlation-id": hostile } }).to_string();
         let headers = [("authorization", bearer.as_str())];
         assert_eq!(http::send("POST", &format!("{url}{MESSAGES}"), &headers, &message).status, 202);
-        // A wrong token is logged with the path that was asked for.
+        // A wrong token is logged with the requested path.
         let escaped = escape(hostile);
         let wrong = [("authorization", "Bearer nobody-knows-this-one")];
         http::send("GET", &format!("{url}/v1/pipelines/{escaped}"), &wrong, "");
@@ -185,7 +185,7 @@ fn the_log_on_a_terminal_is_no_way_to_drive_it() {
     harmless(&log(), "the log on a terminal");
 }
 
-/// Every byte as a part of a path.
+/// Escapes every byte for a path.
 fn escape(text: &str) -> String {
     text.bytes().fold(String::new(), |mut escaped, byte| {
         write!(escaped, "%{byte:02X}").unwrap();

@@ -1,4 +1,4 @@
-//! A processor behind a proxy with TLS: commands talk to it over https, and to nobody they cannot trust.
+//! A processor behind a TLS proxy: commands talk to it over https, and refuse certificates they cannot trust.
 
 mod world;
 
@@ -14,7 +14,8 @@ use tokio_rustls::TlsAcceptor;
 use world::config;
 use world::process::{Processor, redrive, stderr, stdout};
 
-/// A proxy with a certificate for `name` in front of `port`; its own port, and the file of its authority in `dir`.
+/// Starts a proxy with a certificate for `name` in front of `port`; returns its own port. The file of its authority is
+/// in `dir`.
 fn tls_in_front_of(port: u16, name: &str, dir: &Path) -> u16 {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -39,7 +40,7 @@ fn tls_in_front_of(port: u16, name: &str, dir: &Path) -> u16 {
                 let (outside, _) = listener.accept().await.unwrap();
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
-                    // A client that does not trust us ends here.
+                    // A client that does not trust the certificate ends here.
                     let Ok(mut outside) = acceptor.accept(outside).await else { return };
                     let mut inside = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
                     let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
@@ -94,7 +95,7 @@ fn nobody_is_asked_who_cannot_be_trusted() {
         assert!(stderr(&ran).contains(said), "{args:?}: {}", stderr(&ran));
         assert!(stderr(&ran).contains("PEM"), "{args:?}: {}", stderr(&ran));
     }
-    // Nobody there at all is another matter.
+    // An unreachable server is reported differently.
     let ran = ask(dir.path(), &["--url", &format!("https://127.0.0.1:{}", world::free_port()), "status"]);
     assert_eq!(ran.status.code(), Some(75), "{}", stderr(&ran));
 }

@@ -1,4 +1,4 @@
-//! `redrive journal` reads a store as it lies on the disk, finds damage, and never changes a byte.
+//! `redrive journal` reads a store on disk, finds damage, and never changes a byte.
 
 mod support;
 
@@ -15,7 +15,7 @@ use redrive::{
 };
 use support::redrive;
 
-/// A store with 20 messages. Half are delivered; of the dead letters one is discarded and one is replayed with success.
+/// A store with 20 messages. Half are delivered; of the dead letters one is discarded and one is replayed successfully.
 fn make_store(dir: &Path) {
     let repaired = Arc::new(AtomicBool::new(false));
     let works = Arc::clone(&repaired);
@@ -43,7 +43,7 @@ fn make_store(dir: &Path) {
     });
 }
 
-/// The ids of the letters in a state, once there are so many.
+/// The ids of the letters in a state, once there are `count`.
 async fn wait_for(orders: &PipelineHandle, state: LetterState, count: usize) -> Vec<u64> {
     loop {
         let letters = orders.letters(Some(state), None, 100).await.unwrap();
@@ -62,7 +62,7 @@ fn messages(ids: std::ops::Range<u32>) -> Vec<Message> {
     ids.map(|i| Message::builder(format!("o-{i}")).payload("{}").build().unwrap()).collect()
 }
 
-/// Content and time of every file.
+/// Content and modification time of every file.
 fn state(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -160,7 +160,7 @@ fn a_store_is_read_while_its_owner_writes() {
     make_store(&store);
     let handler = |_: Message| async { Err(Failure::transient("503")) };
     let runtime = runtime();
-    // Everything fails, and that is to become letters.
+    // Everything fails and must become letters.
     let pipeline = Pipeline::new("orders").breaker(BreakerSettings::off()).guard(GuardSettings::off());
     let policy = Policy::tiers(["1ms", "2ms"]).outage_gate(false);
     let pipeline = pipeline.policy(policy).handler_fn(handler);
@@ -185,7 +185,7 @@ fn a_store_is_read_while_its_owner_writes() {
     });
     let dead = || runtime.block_on(orders.letters(Some(LetterState::Open), None, 1_000)).unwrap().len();
     for look in 1..=5 {
-        // Each look comes while it writes: more has become a dead letter since the one before.
+        // Each check runs while the store is written: more letters have died since the previous one.
         while dead() < 8 + look {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -212,7 +212,7 @@ fn what_is_no_store_and_what_cannot_be_read_are_told_apart() {
 
     let store = dir.path().join("data");
     make_store(&store);
-    // A pipeline that has no store here was misspelled; the disk has nothing to do with it.
+    // A pipeline without a store here is a misspelling, not a disk problem.
     for (name, said) in
         [("nobody", "there are orders"), ("order", "did you mean `orders`?"), ("..", "orders")]
     {
@@ -251,7 +251,7 @@ fn verify_prints_only_what_is_wrong_and_reads_the_index_too() {
     assert_eq!(report["damaged"], true);
 }
 
-/// The letter log went missing once, and `journal` said that every frame is whole.
+/// Once, the letter log went missing, and `journal` reported that every frame was whole.
 #[test]
 fn what_is_missing_is_named_and_given_up_only_when_asked() {
     let dir = tempfile::tempdir().unwrap();
@@ -286,7 +286,7 @@ fn what_is_missing_is_named_and_given_up_only_when_asked() {
     assert!(ran.stderr.contains("nothing is missing"), "{}{}", ran.stdout, ran.stderr);
 }
 
-/// The directory of a pipeline was removed; the processor refused to start, and `journal` found nothing wrong.
+/// Once, the directory of a pipeline was removed; the processor refused to start, and `journal` found nothing wrong.
 #[test]
 fn a_pipeline_whose_directory_was_removed_is_missed_with_what_it_held() {
     let dir = tempfile::tempdir().unwrap();
@@ -308,13 +308,13 @@ fn a_pipeline_whose_directory_was_removed_is_missed_with_what_it_held() {
     let ran = redrive(dir.path(), &["journal", "data", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&report["damaged"], &report["removed"][0]["letters"]), (&true.into(), &8.into()), "{report}");
-    // What it says to do works, and then nothing is missed.
+    // The suggested command works, and then nothing is missing.
     let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "orders", "--accept-loss"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(redrive(dir.path(), &["journal", "data", "--verify"]).code, Some(0));
 }
 
-/// It ended with `fix: see the message; nothing was started`.
+/// It once ended with `fix: see the message; nothing was started`.
 #[test]
 fn a_processor_whose_store_is_gone_says_what_one_can_do() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A cluster with TLS and passwords: the settings are passed on, secrets come from files and variables and are shown
-//! nowhere, and who is not let in is told why.
+//! A cluster with TLS and passwords: settings are passed on, secrets come from files and variables and are never shown,
+//! and a refused client learns why.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -38,7 +38,7 @@ fn scram(ca: &Path, password: &str) -> String {
     )
 }
 
-/// Says as much as it can: nothing of it may be a secret.
+/// Runs a command with maximum verbosity, which must not reveal a secret.
 fn verbose(dir: &Path, args: &[&str]) -> Command {
     let mut command = redrive(dir);
     command.arg("-vv").args(args);
@@ -50,7 +50,7 @@ fn run(command: &mut Command) -> (Option<i32>, String) {
     (ran.status.code(), stdout(&ran) + &stderr(&ran))
 }
 
-/// One order that is delivered and one that is refused, both by a processor of this configuration.
+/// A processor with this configuration handles one order that is delivered and one that is refused.
 fn carries(dir: &Path, port: u16, receiver: &Receiver, broker: &Guarded, variable: Option<&str>, round: u32) {
     let mut command = verbose(dir, &["processor"]);
     if let Some(password) = variable {
@@ -75,7 +75,7 @@ fn shows_nothing(text: &str, secret: &str) {
     assert!(!text.contains(secret), "a secret is shown: {}", text.replace(secret, "<HERE>"));
 }
 
-/// Nothing below the directory holds the secret: no log, no state.
+/// Asserts that nothing below the directory contains the secret: no log, no state.
 fn holds_nothing(dir: &Path, secret: &str) {
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -110,7 +110,7 @@ fn messages_go_over_tls_with_scram_and_a_wrong_password_is_told_without_it() {
     config(dir, port, &broker.sasl_ssl(), &receiver.url(), &scram(&ca, &from_variable));
     carries(dir, port, &receiver, &broker, Some(&secret), 2);
 
-    // A wrong one is told, by whatever asks; and it is no secret less for being wrong.
+    // A wrong password is reported by every command; it is still a secret.
     let wrong = "wrong-0123456789";
     for args in [&["processor"][..], &["check", "--kafka"], &["status", "orders", "--members"]] {
         let (code, said) = run(verbose(dir, args).env(VARIABLE, wrong));
@@ -120,7 +120,7 @@ fn messages_go_over_tls_with_scram_and_a_wrong_password_is_told_without_it() {
         shows_nothing(&said, wrong);
     }
 
-    // Somebody else's certificate, and no TLS at all.
+    // A foreign certificate, and no TLS at all.
     let other = home.path().join("other.pem");
     std::fs::write(&other, SOMEBODY_ELSES).unwrap();
     config(dir, port, &broker.sasl_ssl(), &receiver.url(), &scram(&other, &from_variable));
@@ -194,7 +194,7 @@ fn a_token_is_fetched_with_client_credentials_from_a_file() {
     assert!(tokens.given() > 0);
     holds_nothing(dir, &broker.password());
 
-    // Without a token nothing is tried for ever, and the secret is not shown for being wrong.
+    // Without a token it does not retry for ever, and a wrong secret is not shown.
     let (file, wrong) = (home.path().join("wrong"), "wrong-0123456789");
     std::fs::write(&file, wrong).unwrap();
     config(dir, port, &broker.sasl_plaintext(), &receiver.url(), &client(&file));
@@ -204,7 +204,7 @@ fn a_token_is_fetched_with_client_credentials_from_a_file() {
     holds_nothing(dir, wrong);
 }
 
-/// Nobody is asked: the configuration alone tells it.
+/// The configuration alone shows it; no broker is contacted.
 #[cfg(not(feature = "kafka-tls"))]
 #[test]
 fn a_build_without_tls_names_the_feature_before_it_connects() {
@@ -228,7 +228,7 @@ fn a_build_without_tls_names_the_feature_before_it_connects() {
     }
 }
 
-/// Self-signed and of no use: its key was thrown away.
+/// Self-signed and unusable: its key was discarded.
 #[cfg(feature = "kafka-tls")]
 const SOMEBODY_ELSES: &str = "-----BEGIN CERTIFICATE-----
 MIIBhzCCAS2gAwIBAgIUQZwKSb+XsZnu8PpUyewxLoN8iSEwCgYIKoZIzj0EAwIw

@@ -1,5 +1,5 @@
-//! What ends the process from outside, with the real binary: nobody in front of a webhook is suspected of it, and a process
-//! that was stopped for a while goes on.
+//! Processes that are killed or stopped from outside, with the real binary: no message for a webhook becomes a suspect,
+//! and a process that was stopped for a while continues.
 
 mod world;
 
@@ -21,7 +21,7 @@ fn bring(processor: &Processor, id: &str) {
     assert_eq!(answer.status, 202, "{}", answer.body);
 }
 
-// 60 kills under load quarantined 20 innocent messages of 30,000 that had all been answered 200.
+// Once, 60 kills under load quarantined 20 innocent messages of 30,000, all of which had been answered 200.
 #[test]
 fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
     let source = "name = \"orders\"\nconcurrency = 50".to_owned();
@@ -30,7 +30,7 @@ fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
     kills::nobody_waits_alone(&scene, dir.path(), 50, 5, Disk::Intact);
 }
 
-/// `REDRIVE_OUTSIDE_KILLS` says how many kills there are; every life brings a hundred messages, and calls take up to 200 ms.
+/// `REDRIVE_OUTSIDE_KILLS` sets the number of kills; every life brings a hundred messages, and calls take up to 200 ms.
 #[test]
 fn kills_under_load_quarantine_nothing() {
     const PER_LIFE: u64 = 100;
@@ -48,7 +48,7 @@ fn kills_under_load_quarantine_nothing() {
         let line = |number| format!("{{\"id\":\"o-{life}-{number}\",\"payload\":1}}\n");
         let lines: Vec<String> = (0..PER_LIFE).map(line).collect();
         assert_eq!(processor.post_as(MESSAGES, "application/x-ndjson", &lines.concat()).status, 202);
-        // At any moment: the number of the life, spread over half a second.
+        // At various moments: derived from the number of the life, spread over half a second.
         std::thread::sleep(Duration::from_millis(life * 7_919 % 500));
         processor.kill();
         processor.restart();
@@ -78,7 +78,7 @@ fn a_process_that_dies_again_and_again_without_a_suspect_says_so() {
     for kills in 1..=4 {
         let log = processor.log();
         assert!(!log.contains("runs ended without a clean stop"), "before kill {kills}: {log}");
-        // A run says that it runs before it has anything to do.
+        // A run is announced before it has any work, so send a message.
         bring(&processor, &format!("o-{kills}"));
         wait_for("the message", || !receiver.requests_for(&format!("o-{kills}")).is_empty());
         processor.kill();
@@ -100,7 +100,7 @@ fn a_process_that_dies_again_and_again_without_a_suspect_says_so() {
     );
 }
 
-// A container that is paused, a laptop that sleeps. 3 of 13 stops longer than 2 × timeout ended in exit code 70.
+// A paused container, or a sleeping laptop. Once, 3 of 13 stops longer than 2 × timeout ended in exit code 70.
 #[test]
 fn a_processor_that_is_stopped_for_longer_than_the_watchdogs_patience_goes_on() {
     let slow = Arc::new(AtomicBool::new(true));
@@ -119,7 +119,7 @@ fn a_processor_that_is_stopped_for_longer_than_the_watchdogs_patience_goes_on() 
         bring(&processor, &format!("o-{round}"));
         wait_for("a call", || in_flight() > Some(0));
         processor.signal("STOP");
-        // This is the fault: the machine has time, the process has none.
+        // The situation under test: the machine's clock runs, but the process does not.
         std::thread::sleep(Duration::from_millis(1_400));
         processor.signal("CONT");
         let log = processor.log();

@@ -1,5 +1,5 @@
-//! What somebody on call sees when something is wrong: `status`, a frame of `status --watch`, the log and the API tell the
-//! cause of each of these situations, with the real binary and receivers that misbehave.
+//! What an operator on call sees: `status`, a frame of `status --watch`, the log and the API name the cause of each of
+//! these situations, with the real binary and misbehaving receivers.
 
 mod world;
 
@@ -44,13 +44,13 @@ fn status(processor: &Processor) -> String {
     stdout(&processor.cli(&["status", "orders"]))
 }
 
-/// The notice of this subject, if there is one.
+/// The notice with this subject, if there is one.
 fn notice(processor: &Processor, subject: &str) -> Option<Value> {
     let shown = orders(processor);
     shown["attention"].as_array().unwrap().iter().find(|notice| notice["subject"] == subject).cloned()
 }
 
-/// Lines of `status --watch`, up to the first that has all these parts.
+/// Lines of `status --watch`, up to the first that contains all these parts.
 fn watch(processor: &Processor, args: &[&str], parts: &[&str]) -> Vec<String> {
     let mut child = redrive(&processor.dir)
         .args(["--url", &processor.url(""), "status", "--watch"])
@@ -108,7 +108,7 @@ fn a_receiver_that_waits_and_resets_connections_is_named_as_such() {
     let lines = watch(&processor, &["orders"], &["sent/s ", "in flight 0", "breaker OPEN"]);
     assert!(lines[0].contains("▲ breaker open since ") && lines[0].contains("with reset"), "{lines:?}");
 
-    // Each event says whose attempt it was, how it failed and what was decided.
+    // Each event names the message, the failure and the decision.
     wait_for("the log", || !events(&processor, "attempt failed").is_empty());
     let failed = events(&processor, "attempt failed").remove(0);
     assert_eq!((&failed["kind"], &failed["decision"]), (&json!("reset"), &json!("retry_at")), "{failed}");
@@ -138,7 +138,7 @@ breaker = { cooldown = "1h", cooldown_max = "1h" }"#;
     assert_eq!(shown["pending"]["held"], 800, "{shown}");
     let text = status(&processor);
     assert!(text.contains("nothing is dead-lettered for it") && text.contains(" × 503"), "{text}");
-    // What is open is not a literal: everything that waits is held.
+    // While the breaker is open, all waiting messages are held.
     assert!(text.contains("ready 0   delayed 0   held 800"), "{text}");
     watch(&processor, &["orders"], &["held 800", "breaker OPEN"]);
     let failed = events(&processor, "attempt failed");
@@ -146,7 +146,7 @@ breaker = { cooldown = "1h", cooldown_max = "1h" }"#;
     assert!(attempts > 10 && failed.len() <= 20, "{} events of {attempts} attempts", failed.len());
     assert!(failed.iter().all(|event| event["status_code"] == 503), "{failed:?}");
 
-    // It is over: what was held is told apart from how quick the pipeline is.
+    // Once it is over, the time held is reported separately from the latency.
     down.store(false, SeqCst);
     assert!(processor.cli(&["breaker", "close", "orders"]).status.success());
     wait_for("everything", || orders(&processor)["succeeded"] == 800);
@@ -175,7 +175,7 @@ fn replays_into_a_dead_service_are_named_as_what_opened_the_breaker() {
     ingest(&processor, 0..60, &json!({}));
     wait_for("the letters", || orders(&processor)["letters"]["open"] == 60);
 
-    // The log names the letter as every command does, and the correlation id finds it.
+    // The log names the letter like every command, and the correlation id finds it.
     let dead = events(&processor, "attempt failed").remove(0);
     assert_eq!(dead["decision"], "dead_letter", "{dead}");
     let letter = format!("/v1/pipelines/orders/letters/{}", dead["letter"].as_str().unwrap());
@@ -214,7 +214,7 @@ fn a_retry_after_that_holds_a_pipeline_is_shown_with_its_date_and_how_to_lift_it
     let text = status(&processor);
     assert!(text.contains(&short) && text.contains("`redrive resume orders --now` lifts it"), "{text}");
     watch(&processor, &["orders"], &["held 20", &short]);
-    // What waits is found by its correlation id too.
+    // A waiting message is found by its correlation id too.
     let found = processor.cli(&["messages", "orders", "--filter", "correlation_id:trace-7", "--json"]);
     assert!(stdout(&found).contains("o-19"), "{}{}", stdout(&found), world::process::stderr(&found));
     let asked = events(&processor, "nothing is sent until ");
@@ -313,7 +313,7 @@ fn a_process_that_stood_still_says_so() {
     let receiver = Receiver::start(|_| OK);
     let processor = Processor::start(dir.path(), &config(ENGINE, BREAKER, &receiver.url()));
     processor.signal("STOP");
-    // Longer than the five seconds from which it counts.
+    // Longer than the five seconds from which a stop counts.
     std::thread::sleep(Duration::from_secs(6));
     processor.signal("CONT");
     wait_for("it to be noticed", || notice(&processor, "standstill").is_some());

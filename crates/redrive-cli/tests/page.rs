@@ -1,5 +1,5 @@
-//! The page in a real browser, against a real processor with dead letters: its numbers, its letters, and that nothing a
-//! stranger wrote is run.
+//! The page in a real browser, against a real processor with dead letters: its numbers, its letters, and that no text
+//! from messages is executed.
 
 mod world;
 
@@ -14,7 +14,7 @@ use world::receiver::{OK, Receiver, Reply, UNAVAILABLE};
 use world::wait_for;
 
 const MESSAGES: &str = "/v1/pipelines/orders/messages";
-/// Each of these would be noticed if it were taken for markup.
+/// Each of these would be noticed if it were interpreted as markup.
 const HOSTILE: &str = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>";
 const REFUSED: Reply =
     ("422 Unprocessable Content", "redrive-reason: <script>window.hacked=1</script><b>no</b>\r\n");
@@ -37,7 +37,7 @@ url = "{url}"
     )
 }
 
-/// The words and numbers of the card, in the order of the page.
+/// The labels and numbers of the card, in the order of the page.
 fn five(browser: &mut Browser) -> Value {
     browser.evaluate(
         "[...document.querySelectorAll('#pipelines .number')].map(cell => [cell.querySelector('span').textContent, cell.firstChild.textContent])",
@@ -77,7 +77,7 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
         now["succeeded"] == 1_200 && now["pending"]["delayed"] == 3 && now["letters"]["open"] == 2
     });
 
-    // A token is configured, so that there is nothing to see without one.
+    // A token is configured, so that nothing is visible without one.
     let mut browser = Browser::open(&program, dir.path(), &processor.url("/"));
     let log_in = "document.querySelector('#login').hidden";
     wait_for("the page to ask for a token", || browser.evaluate(log_in) == false);
@@ -99,7 +99,7 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
             == true
     });
     assert_eq!(browser.text("#pipelines"), "");
-    // A link brings it along, in the part of an address that is sent to nobody.
+    // A link passes the token in the fragment of the address, which is never sent.
     browser.evaluate(&format!("location.hash = '#token={TOKEN}'"));
     let shown = json!([
         ["produced", "1,205"],
@@ -109,7 +109,7 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
         ["dead", "2"]
     ]);
     wait_for("the five numbers", || five(&mut browser) == shown);
-    // Deliveries are counted by the process, letters are kept: the page says which is which.
+    // Deliveries are counted by the process, letters are stored: the page tells them apart.
     let since =
         "[...document.querySelectorAll('.number small')].map(e => e.textContent + '|' + e.parentNode.title)";
     let since = browser.evaluate(&format!("JSON.stringify({since})"));
@@ -141,7 +141,7 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
     let strange = "document.querySelectorAll('img, #rows script, dialog script, #rows i, #rows b').length";
     assert_eq!(browser.evaluate(strange), 0, "a stranger's markup became elements");
 
-    // What the page changes, it changes for real.
+    // Actions on the page take effect.
     fixed.store(true, Ordering::SeqCst);
     browser.evaluate("document.querySelector('#letter-replay').click()");
     wait_for("the replay", || processor.get("/v1/pipelines/orders").json()["letters"]["succeeded"] == 1);
@@ -159,13 +159,13 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
     assert_eq!((&action["action"], &action["actor"]), (&json!("replay"), &json!("desk")), "{action}");
 }
 
-/// What the page says of the pipeline, by the class of each notice: `bad: PAUSED paused: …`.
+/// The notices of the pipeline on the page, by class: `bad: PAUSED paused: …`.
 fn notices(browser: &mut Browser) -> String {
     let all = "[...document.querySelectorAll('.notices li')].map(li => li.className + ': ' + li.textContent).join('|')";
     browser.evaluate(all).as_str().unwrap().to_owned()
 }
 
-/// After F5 the letters were gone, an open breaker was nowhere, and a discarded letter was dead for ever.
+/// Once, after F5 the letters were gone, an open breaker was not shown, and a discarded letter stayed dead.
 #[test]
 fn a_reload_keeps_the_letters_and_trouble_is_shown_in_words_and_colour() {
     let Some(program) = chromium::find() else {
@@ -251,14 +251,14 @@ fn a_reload_keeps_the_letters_and_trouble_is_shown_in_words_and_colour() {
     let bad = colour(&mut browser, "#dot.bad");
     browser.evaluate("document.querySelector('#dot').className = 'dot up'");
     assert_ne!(colour(&mut browser, "#dot"), bad, "trouble has a colour of its own");
-    // The same numbers as everywhere.
+    // The same numbers as elsewhere.
     wait_for("what was in flight", || shown()["pending"]["in_flight"] == 0);
     let held = shown()["pending"]["held"].as_u64().unwrap();
     wait_for("the numbers of the API", || five(&mut browser)[3] == json!(["held", held.to_string()]));
     let status = world::process::stdout(&processor.cli(&["status", "orders"]));
     assert!(status.contains(&format!("held {held} (")), "{status}");
 
-    // Situations that need more than this test has: the same list, whatever is in it.
+    // Situations that this test does not create: the same list, whatever it contains.
     let told = browser.evaluate(
         "api('/v1/pipelines/orders').then(p => { \
            p.attention = [ \

@@ -1,4 +1,4 @@
-//! No text makes the parser panic, and no text gives a configuration and errors at once.
+//! No text makes the parser panic, and no text gives both a configuration and errors.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ fn survives(text: &str) {
     }
 }
 
-/// A value that somebody could write anywhere.
+/// A value that a user could write anywhere.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("true".to_owned()),

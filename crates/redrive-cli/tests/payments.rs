@@ -1,4 +1,4 @@
-//! `profile = "payments"` over HTTP: its budget makes no letters of an outage, and holds in a healthy sink.
+//! `profile = "payments"` over HTTP: its budget dead-letters nothing in an outage, and holds in a healthy sink.
 
 mod world;
 

@@ -1,4 +1,4 @@
-//! `profile = "payments"` on Kafka: its budget makes no letters of an outage, and holds in a sink that is well.
+//! `profile = "payments"` on Kafka: its budget dead-letters nothing in an outage, and holds in a healthy sink.
 #![cfg(feature = "kafka")]
 
 mod world;

@@ -1,4 +1,4 @@
-//! `redrive processor` from its start to its end, with the real binary: what it refuses, what it says, how it stops.
+//! `redrive processor` from start to end, with the real binary: what it refuses, what it prints, how it stops.
 
 mod world;
 
@@ -17,7 +17,7 @@ use world::{free_port, http, wait_for};
 
 const MESSAGES: &str = "/v1/pipelines/orders/messages";
 
-/// A configuration of one pipeline, with more lines for `[server]` and for the webhook.
+/// A configuration of one pipeline, with additional lines for `[server]` and for the webhook.
 fn config(url: &str, server: &str, webhook: &str) -> String {
     format!(
         r#"
@@ -42,12 +42,12 @@ fn refused(dir: &Path, args: &[&str]) -> Output {
     redrive(dir).arg("processor").args(args).env_remove("REDRIVE_TOKEN").output().unwrap()
 }
 
-/// Answers the first request of a message like this, and every later one with 200.
+/// Answers the first request of a message with `reply`, and every later one with 200.
 fn first(reply: Reply) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
     move |request| if request.header("redrive-attempt") == Some("1") { reply } else { OK }
 }
 
-/// A receiver whose first answer never comes, and how many requests have arrived.
+/// A receiver that never answers its first request, and the number of requests received.
 fn hanging() -> (Receiver, Arc<AtomicUsize>) {
     let arrived = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&arrived);
@@ -179,7 +179,7 @@ fn a_directory_that_cannot_be_used_is_refused_with_a_way_out() {
     let closed = dir.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-    // Nothing is closed to root.
+    // Root can read everything.
     if fs::read_dir(&closed).is_err() {
         let output = refused(dir.path(), &["--sink-url", url, "--dir", "closed", "--listen", "127.0.0.1:0"]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -259,7 +259,7 @@ fn a_second_signal_ends_it_now() {
     processor.signal("TERM");
     wait_for("the first signal to be heard", || processor.get("/readyz").status == 503);
     processor.signal("TERM");
-    // Had it waited for the drain, it would have ended with 0.
+    // After a drain it would have ended with 0.
     assert_eq!(processor.wait(), Some(130), "{}", processor.log());
 }
 
@@ -313,7 +313,7 @@ fn a_trace_goes_with_its_message_through_a_retry() {
     }
 }
 
-/// 202 means that a message is on disk; an engine without a disk must not say it.
+/// 202 means that a message is on disk; an engine without a disk must not claim it.
 #[test]
 fn the_memory_engine_says_with_every_answer_that_a_restart_loses_it() {
     let receiver = Receiver::start(|_| OK);

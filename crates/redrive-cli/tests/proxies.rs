@@ -1,5 +1,5 @@
-//! nginx and Caddy in front of a real processor, with the recipes of `deploy/proxy` and as they come: nothing can be read
-//! through them without a token, whatever a client says about itself.
+//! nginx and Caddy in front of a real processor, with the recipes of `deploy/proxy` and with defaults: nothing can be
+//! read through them without a token, whatever a client claims.
 
 mod world;
 
@@ -13,7 +13,7 @@ use world::{free_port, http};
 
 const OPS: &str = "ops-secret-0123456789";
 
-/// What a client may say to be taken for somebody at the machine.
+/// Headers by which a client may pretend to be local.
 const LIES: [&[(&str, &str)]; 5] = [
     &[],
     &[("x-forwarded-for", "127.0.0.1"), ("x-real-ip", "127.0.0.1")],
@@ -22,7 +22,7 @@ const LIES: [&[(&str, &str)]; 5] = [
     &[("connection", "x-forwarded-for, x-real-ip, via")],
 ];
 
-/// A processor with one message in it, on a port of its own. Without `tokens` it makes its own, as on somebody's machine.
+/// A processor with one message, on its own port. Without `tokens` it generates one, as on a developer's machine.
 fn processor(dir: &Path, tokens: bool) -> Processor {
     let mut config = "[engine]\ndir = \"store\"\n[server]\nlisten = \"127.0.0.1:@PORT@\"\n".to_owned();
     if tokens {
@@ -93,14 +93,14 @@ fn through_a_proxy_nothing_is_readable_without_a_token() {
                 let read = http::send("GET", &proxy.url("/v1/pipelines/orders/messages/o-1"), &headers, "");
                 assert_eq!((read.status, &read.json()["id"]), (200, &"o-1".into()), "{what}");
             }
-            // On the machine itself, without a proxy, reads are open only as long as there is no configured token.
+            // Locally and without a proxy, reads are open only as long as no token is configured.
             let straight = http::get(&processor.url("/v1/pipelines")).status;
             assert_eq!(straight, if tokens { 401 } else { 200 });
         }
     }
 }
 
-/// What the guide prints is what was tested.
+/// The recipes in the guide are the tested ones.
 #[test]
 fn the_guide_prints_the_recipes_as_they_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

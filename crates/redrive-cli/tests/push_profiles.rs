@@ -1,5 +1,5 @@
-//! The four profiles for push by name, through the real binary and in real time: a push service that is busy, then asks for
-//! patience, then takes the push; and a receiver that is gone.
+//! The four push profiles, with the real binary and in real time: a push service that is busy, then rate-limits, then
+//! accepts; and a receiver that is gone.
 
 #[path = "../../redrive-sinks/tests/push/server.rs"]
 #[allow(dead_code, reason = "the tests of the sinks use the rest")]
@@ -19,7 +19,7 @@ const P256DH: &str =
     "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4";
 const AUTH: &str = "BTBZMqHH6r4Tts7J_aSIgg";
 
-/// Answers a path with 503 first, then with 429 and a Retry-After of a second, then takes the push. `gone` is gone.
+/// Answers a path with 503 first, then with 429 and a Retry-After of a second, then with success. `gone` is gone.
 #[derive(Clone, Default)]
 struct Moody(Arc<Mutex<HashMap<String, u32>>>);
 
@@ -45,10 +45,10 @@ impl Moody {
     }
 }
 
-/// Sends two messages and follows them to their ends.
+/// Sends two messages and follows each to its end.
 fn follow(processor: &Processor, profile: &str, moody: &Moody, message: impl Fn(&str) -> Value) {
     for name in ["900d", "dead"] {
-        // Not the name itself: an id that repeats the token of its receiver is hidden in the log.
+        // Not the name itself: an id that contains its receiver's token is hidden in the log.
         let body = json!({"id": format!("m-of-{}", &name[..1]), "payload": message(name)}).to_string();
         assert_eq!(processor.post("/v1/pipelines/push/messages", &body).status, 202, "{profile}");
     }
@@ -123,7 +123,7 @@ fn the_profile_of_apns_workers_delivers_in_real_time_through_503_and_429() {
     let message = |name: &str| json!({"token": name, "payload": {"aps": {}}});
     follow(&processor, "apns-worker", &moody, message);
 
-    // An id that is the token of its receiver is in the log neither of what was delivered nor of what failed.
+    // An id that equals its receiver's token is not logged, neither for deliveries nor for failures.
     for name in ["900d", "dead"] {
         let body = json!({"id": name, "payload": message(name)}).to_string();
         assert_eq!(processor.post("/v1/pipelines/push/messages", &body).status, 202);
@@ -132,7 +132,7 @@ fn the_profile_of_apns_workers_delivers_in_real_time_through_503_and_429() {
     assert!(!processor.log().contains("900d"), "{}", processor.log());
 }
 
-/// S1-44: dispatch pauses, and whoever is told gets the page on which the vendor says how its service is.
+/// S1-44: dispatch pauses, and the alert contains the vendor's status page.
 #[test]
 fn the_alert_of_an_open_breaker_names_the_status_page_of_the_vendor() {
     let runtime = Runtime::new().unwrap();

@@ -1,5 +1,5 @@
-//! Endpoints, device tokens and keys of the three push sinks are in no log, letter, export or `config show`. Servers that
-//! repeat a token in their answers make it no worse.
+//! Endpoints, device tokens and keys of the three push sinks are in no log, letter, export or `config show`. That holds
+//! even if servers repeat a token in their answers.
 
 #[path = "../../redrive-sinks/tests/push/server.rs"]
 #[allow(dead_code, reason = "the tests of the sinks use the rest")]
@@ -20,14 +20,14 @@ const RSA: &str = include_str!("../../redrive-sinks/tests/push/rsa_key_for_tests
 const HASH_KEY: &str = "the key of the hashes";
 const ACCESS_TOKEN: &str = "ya29.access-0f3a77";
 
-/// A receiver as a message names it: of each state one, by the answer it gets.
+/// Receivers as messages name them: one of each state, by the answer it gets.
 struct Receivers {
     good: String,
     gone: String,
     refused: String,
 }
 
-/// A running processor, how a receiver is put into a message, and what must not be seen.
+/// A running processor, how a message names its receiver, and the texts that must not appear.
 struct Setting {
     processor: Processor,
     subscription: Box<dyn Fn(&str) -> Value>,
@@ -179,7 +179,7 @@ fn letters(processor: &Processor) -> usize {
     listed["letters"].as_array().map_or(0, Vec::len)
 }
 
-/// What the log says was delivered.
+/// The number of deliveries in the log.
 fn delivered(processor: &Processor) -> usize {
     processor.log().matches("\"decision\":\"complete\"").count()
 }
@@ -206,7 +206,7 @@ fn search(setting: &Setting, letter: &str) {
         ("dlq show", cli(&["dlq", "show", "push", letter, "--full"])),
         ("letter", processor.get(&format!("/v1/pipelines/push/letters/{letter}")).body),
     ];
-    // What is hidden is the receiver, not the rest.
+    // Only the receiver is hidden.
     assert!(seen.iter().any(|(what, text)| *what == "letter" && text.contains("hi")), "{seen:?}");
     for (what, text) in seen {
         assert!(!text.is_empty(), "{what}");
@@ -228,11 +228,11 @@ fn nothing_shows(setting: &Setting) {
     }
     wait_for("two letters", || letters(processor) == 2);
     wait_for("a delivery", || delivered(processor) == 1);
-    // A purged one is not called again, and the letter says why.
+    // A purged endpoint is not called again, and the letter says why.
     send(processor, "stored-again", &message(json!("user-7/gone")));
     wait_for("three letters", || letters(processor) == 3);
     search(setting, "stored-gone");
-    // The same with receivers that the messages carry.
+    // The same with receivers named in the messages.
     for (name, receiver) in [("good", good), ("gone", gone), ("refused", refused)] {
         send(processor, &format!("direct-{name}"), &message(subscription(receiver)));
     }

@@ -1,8 +1,10 @@
-//! What README.md, docs/quickstart.md and docs/guide/try-failures.md tell a newcomer to type is typed here, and prints what they say it prints.
+//! Runs the commands of README.md, docs/quickstart.md and docs/guide/try-failures.md, and compares their output with
+//! the pages.
 //!
-//! The commands of the ```` ```console ```` blocks run as written, in order, in one shell. Changed are only the ports, so
-//! that nothing clashes, and `make demo`, which would build: the binary's demo runs, with an early outage and until
-//! its breaker has closed; and the broker, which is that of the tests. In what is expected, a word with a digit stands for any word and `…` for anything; column widths do not count.
+//! The commands of the ```` ```console ```` blocks run as written, in order, in one shell. Only these are changed: the
+//! ports, so that nothing clashes; `make demo`, which would build: the binary's demo runs instead, with an early outage
+//! and until its breaker has closed; and the broker, which is that of the tests. In the expected output, a word with a
+//! digit matches any word and `…` anything; column widths are ignored.
 
 mod world;
 
@@ -12,7 +14,7 @@ use std::process::Command;
 
 use world::free_port;
 
-/// One `$ ` line with what belongs to it, and the lines that shall follow.
+/// One `$ ` line with its continuation, and the expected output.
 #[derive(Debug, Default)]
 struct Step {
     command: String,
@@ -23,7 +25,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The steps of all console blocks. A command goes on over lines that end in a backslash and to the end of a here-document.
+/// The steps of all console blocks. A command continues after a trailing backslash and to the end of a here-document.
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut lines = text.lines();
@@ -49,7 +51,7 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// The script: before each step a mark, after it its exit code; background processes end with it.
+/// The script: a mark before each step, its exit code after it; background processes end with the script.
 fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
     let mut script = "set -u\nexec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n".to_owned();
     for (index, step) in steps.iter().enumerate() {
@@ -68,14 +70,14 @@ fn script(steps: &[Step], ports: &[(&str, u16)]) -> String {
         for (port, own) in ports {
             command = command.replace(port, &own.to_string());
         }
-        // As long as a person takes to read, at the least: what was accepted is being delivered meanwhile.
+        // The minimum time that a person takes to read; accepted messages are delivered meanwhile.
         let _ =
             writeln!(script, "printf '\\n@@ {index}\\n'; sleep 0.5\n{command}\nprintf '\\n@@ code %s\\n' $?");
     }
     script
 }
 
-/// Whether a printed line is the expected one. Runs of letters and digits that hold a digit are not compared.
+/// Whether a printed line matches the expected one. Runs of letters and digits that contain a digit are not compared.
 fn matches(expected: &str, printed: &str) -> bool {
     let expected = expected.split_whitespace().collect::<Vec<_>>().join(" ");
     let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -113,7 +115,7 @@ fn matches(expected: &str, printed: &str) -> bool {
     left.is_empty()
 }
 
-/// Runs the page in a directory of its own and returns what was wrong with it.
+/// Runs the page in its own directory and returns the differences.
 fn faults(page: &str) -> (usize, Vec<String>) {
     let text = std::fs::read_to_string(repository().join(page)).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -189,7 +191,7 @@ fn the_quickstart_does_what_it_says() {
     assert!(faults.is_empty(), "docs/quickstart.md:\n{}", faults.join("\n"));
 }
 
-/// A newcomer types the first page and goes on with the second, where the store of the first still is.
+/// A newcomer continues from the first page to the second, with the first one's store.
 #[test]
 fn the_quickstart_goes_on_where_the_readme_ended() {
     let dir = tempfile::tempdir().unwrap();
@@ -209,7 +211,7 @@ fn breaking_things_on_purpose_does_what_it_says() {
     assert!(faults.is_empty(), "docs/guide/try-failures.md:\n{}", faults.join("\n"));
 }
 
-/// The tables of flags are those of the program: each flag of the two commands, with its default.
+/// The tables of flags match the program: each flag of the two commands, with its default.
 #[test]
 fn the_tables_of_flags_are_those_of_the_program() {
     use clap::CommandFactory as _;
@@ -225,7 +227,7 @@ fn the_tables_of_flags_are_those_of_the_program() {
             let flag = format!("`--{}`", arg.get_long().unwrap());
             let row = rows.iter().find(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&flag)));
             let row = row.unwrap_or_else(|| panic!("{heading} lacks {flag}"));
-            // An address and a ledger are told in words.
+            // An address and a ledger are described in words.
             let told = row.split('|').nth(3).unwrap().trim();
             match arg.get_default_values() {
                 [value] if flag != "`--target`" => assert_eq!(told, value.to_str().unwrap(), "{flag}"),

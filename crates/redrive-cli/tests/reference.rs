@@ -1,4 +1,4 @@
-//! The default file is the reference: it holds every key, it is right, and the pages made from it are current.
+//! The default file is the reference: it contains every key, it is valid, and the pages generated from it are current.
 
 mod support;
 
@@ -24,13 +24,13 @@ fn the_default_file_is_right_as_it_stands() {
 
 #[test]
 fn what_the_default_file_sets_is_what_holds_without_it() {
-    // Only the name and the address are an example; everything else is what a bare pipeline has.
+    // Only the name and the address are examples; everything else is the default.
     let bare =
         "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     assert_eq!(settings(default::text()), settings(bare));
 
-    // Settings that it shows as comments, with the defaults that the schema and the reference name. Some tables need others
-    // before their defaults mean anything.
+    // Settings that it shows commented out, with the defaults that the schema and the reference name. Some tables need
+    // other settings before their defaults have an effect.
     let sink = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     let without_sink = bare.replace(sink, "");
     let kafka = "kind = \"kafka\"\nbrokers = [\"localhost:9092\"]\ngroup = \"g\"\nstart = \"latest\"\n";
@@ -75,7 +75,7 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
     );
 }
 
-/// Every value that holds with this file.
+/// All effective values with this file.
 fn settings(text: &str) -> Vec<String> {
     let source = Source::new("x.toml", text);
     let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
@@ -98,7 +98,7 @@ fn the_help_of_a_setting_names_each_of_its_words() {
     assert!(with_words >= 16, "{with_words}");
 }
 
-/// The bounds stand in the declaration, from which the reference has them. The library has those of the policy too.
+/// The bounds are in the declaration, which the reference is generated from. The library has those of the policy too.
 #[test]
 fn the_bounds_that_are_declared_are_those_that_hold() {
     let tick = Duration::from_millis(1);
@@ -136,7 +136,7 @@ fn the_bounds_that_are_declared_are_those_that_hold() {
     assert!(bounds >= 30, "{bounds}");
 }
 
-/// A file in which this setting is the only one that can be wrong.
+/// A file in which only this setting can be wrong.
 fn setting_alone(table: &SettingTable, key: &str, value: &str) -> String {
     const SINK: &str = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     let line = format!("{key} = {value}\n");
@@ -172,7 +172,7 @@ fn every_setting_says_what_it_is_and_shows_a_value_of_its_form() {
     for table in KEYS.declared() {
         for setting in table.settings {
             assert!(!setting.about.is_empty(), "{setting:?}");
-            // Each by itself, those that are comments included.
+            // Each alone, including the commented ones.
             let above = if table.path.starts_with("pipeline.") { "[[pipeline]]\n" } else { "" };
             texts.push(format!("{above}{}\n\"{}\" = {}\n", table.title(), setting.key, setting.shown.toml()));
         }
@@ -205,7 +205,7 @@ fn an_editor_hears_what_the_program_says() {
     }
 }
 
-/// What a validator of JSON Schema says about each file: place and problem, nothing if all is well.
+/// The result of a JSON Schema validator for each file: location and problem; empty if all are valid.
 fn faults_of(texts: &[String]) -> Vec<String> {
     const VALIDATOR: &str = "
 import json, sys, jsonschema

@@ -1,4 +1,4 @@
-//! The commands that runbooks and guides tell people to type are commands of this program.
+//! The commands in runbooks and guides are commands of this program.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ fn pages() -> Vec<PathBuf> {
     runbooks.chain(guides).collect()
 }
 
-/// Every `redrive …` of a page: lines of code blocks, and code within a sentence.
+/// Every `redrive …` of a page: lines of code blocks, and inline code.
 fn commands(text: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut in_block = false;
     for line in text.lines() {
-        // A block may stand in a list.
+        // A block may be inside a list.
         let line = line.trim_start();
         if line.starts_with("```") {
             in_block = !in_block;
@@ -36,7 +36,7 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// Words as a shell makes them, as far as these pages need it: quotes, and what ends a command.
+/// Splits into words like a shell, as far as these pages need it: quotes, and what ends a command.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (vec!["redrive".to_owned()], None::<String>, None::<char>);
     for c in command.chars().chain([' ']) {
@@ -66,7 +66,7 @@ fn every_command_of_a_runbook_is_one() {
             let is_named_only = words.len() <= 3;
             match Cli::try_parse_from(&words) {
                 _ if command.contains('…') => {}
-                // A command that is only named, without what it needs.
+                // A command mentioned without its required arguments.
                 Err(error) if is_named_only && error.kind() == ErrorKind::MissingRequiredArgument => {}
                 Err(error) => panic!("{}: redrive {command}\n{error}", page.display()),
                 Ok(_) => tried += 1,

@@ -1,4 +1,4 @@
-//! The API over TLS of its own: commands trust its authority, and SIGHUP replaces the certificate.
+//! The API with its own TLS: commands trust its authority, and SIGHUP replaces the certificate.
 
 mod world;
 
@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use world::process::{Processor, redrive, stderr, stdout};
 use world::{free_port, wait_for};
 
-/// A new authority in `ca.pem`, and a certificate of it for localhost in `cert.pem` and `key.pem`.
+/// Creates an authority in `ca.pem`, and its certificate for localhost in `cert.pem` and `key.pem`.
 fn issue(dir: &Path, expired: bool) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -70,7 +70,7 @@ fn the_api_is_served_over_tls_and_sighup_replaces_the_certificate() {
     child.wait().unwrap();
 }
 
-/// A processor whose configuration names no certificate was ended by it, without draining.
+/// SIGHUP once ended a processor without a certificate, without draining.
 #[test]
 fn sighup_ends_no_processor_that_has_nothing_to_reload() {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());

@@ -1,4 +1,4 @@
-//! The stdout sink through the real binary: each message is a line, and the API and `status` say where messages go.
+//! The stdout sink with the real binary: each message is a line, and the API and `status` show where messages go.
 
 mod world;
 

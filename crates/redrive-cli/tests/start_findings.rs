@@ -1,4 +1,4 @@
-//! What a processor says at its start about what lies in its directory.
+//! What a processor reports at its start about the contents of its directory.
 
 mod world;
 
@@ -10,7 +10,7 @@ use world::{free_port, wait_for};
 fn config(pipelines: &[&str]) -> String {
     let mut text = "[engine]\ndir = \"@DIR@\"\n[server]\nlisten = \"@LISTEN@\"\n".to_owned();
     for name in pipelines {
-        // Nobody listens there, so that messages wait.
+        // Nothing listens there, so that messages wait.
         let _ = write!(
             text,
             "[[pipeline]]\nname = \"{name}\"\ntiers = [\"1h\"]\n[pipeline.sink.webhook]\n\

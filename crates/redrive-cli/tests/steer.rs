@@ -1,5 +1,5 @@
-//! What waits is sent, listed, made due and cancelled with the binary; the breaker is probed and closed by hand; and all of it
-//! stands in the record of actions.
+//! Messages are sent, listed, made due and cancelled with the binary; the breaker is probed and closed by hand; and all
+//! of it is in the action log.
 
 mod world;
 
@@ -25,7 +25,7 @@ enabled = false"#;
     world::config("kind = \"embedded\"", lines, url)
 }
 
-/// Runs a command, which has to end with this code; what it said.
+/// Runs a command that must end with this exit code; returns its output.
 fn ran(processor: &Processor, args: &[&str], code: i32) -> (String, String) {
     let output = processor.cli(args);
     let said = (stdout(&output), stderr(&output));
@@ -80,7 +80,7 @@ fn a_message_is_sent_with_everything_it_may_have() {
     assert_eq!(header("redrive-header-x-src").as_deref(), Some("web"));
     assert_eq!(header("redrive-header-x-n").as_deref(), Some("a=b"));
 
-    // Known ids are no error, and say what became of them.
+    // Known ids are no error; their state is printed.
     wait_for("its end", || good(&processor, &["message", "o-1"]).contains("state succeeded"));
     assert_eq!(good(&processor, &args), "known already o-1   succeeded\n");
     let sent: Value = serde_json::from_str(&good(&processor, &["send", "orders", "x", "--json"])).unwrap();
@@ -110,7 +110,7 @@ fn a_message_is_sent_with_everything_it_may_have() {
     assert_eq!((code, said.as_str()), (Some(2), ""), "{error}");
     assert!(error.contains("line 2") && error.contains("nothing was accepted"), "{error}");
 
-    // What is wrong is said before, or by the processor.
+    // Invalid values are refused by the command, or by the processor.
     let far = ran(&processor, &["send", "orders", "x", "--due", "9999-12-31"], 2).1;
     assert!(far.contains("`due` is"), "{far}");
     let far = ran(&processor, &["send", "orders", "x", "--due", "9999-12-31T00:00:00Z"], 2).1;
@@ -156,7 +156,7 @@ fn what_waits_is_listed_made_due_and_cancelled_through_a_kill() {
     let wrong = processor.get("/v1/pipelines/orders/messages?cursor=17");
     assert_eq!((wrong.status, wrong.json()["code"].as_str()), (400, Some("bad_request")));
 
-    // One by its id, with its story.
+    // One message by its id, with its history.
     let shown = good(&processor, &["message", "o-1"]);
     assert!(
         shown.starts_with("message  o-1   pipeline orders   state delayed   attempts 1   due in 59m ("),
@@ -193,7 +193,7 @@ fn what_waits_is_listed_made_due_and_cancelled_through_a_kill() {
     wait_for("its delivery", || good(&processor, &["message", "o-1"]).contains("state succeeded"));
     wait_for("the count to follow", || pending(&processor)["delayed"] == 2);
 
-    // By a filter only after a yes; what cannot be changed does not keep the others from it.
+    // A filter needs --yes; a message that cannot be changed does not stop the others.
     let counted = ["messages", "orders", "cancel", "--filter", "key:c-7"];
     assert_eq!(good(&processor, &counted), "would change 2\n");
     let (said, _) = ran(&processor, &["messages", "orders", "cancel", "o-2", "nobody", "o-4"], 1);
@@ -256,7 +256,7 @@ cooldown_max = "1h""#;
     assert!(actions(&processor).iter().all(|(.., actor)| !actor.is_empty()));
 }
 
-/// A bare number names two letters once a message has it as its id; the full id never does.
+/// A bare number is ambiguous once a message has it as its id; the full id never is.
 #[test]
 fn a_letter_has_a_name_that_no_message_id_can_take() {
     let dir = tempfile::tempdir().unwrap();

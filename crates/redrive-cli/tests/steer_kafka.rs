@@ -1,5 +1,5 @@
-//! On Kafka a member lists what it has read of its partitions; what is made due or cancelled moves in the topics, and a kill
-//! does not bring it back.
+//! On Kafka a member lists the records it has read of its partitions; messages made due or cancelled move between
+//! topics, and a kill does not undo that.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -58,7 +58,7 @@ fn what_waits_in_the_tiers_is_listed_made_due_and_cancelled_through_kills() {
     wait_for("all of them to wait, and to be read", || listed(&processor, &orders).len() == 4);
     assert_eq!(listed(&processor, &orders), ["o-0", "o-1", "o-2", "o-3"]);
 
-    // By id, which Kafka has no index of, and by the place of its record.
+    // By id, for which Kafka has no index, and by the position of its record.
     let shown = good(&processor, &["message", "o-1"]);
     assert!(shown.contains("state delayed") && shown.contains("503 Service Unavailable"), "{shown}");
     let said = good(&processor, &["messages", &orders, "cancel", "o-1"]);
@@ -76,7 +76,7 @@ fn what_waits_in_the_tiers_is_listed_made_due_and_cancelled_through_kills() {
     let shown = good(&processor, &["message", "o-1"]);
     assert!(shown.contains("state dead") && shown.contains("reason cancelled"), "{shown}");
 
-    // Made due: its next record is due now, which the next process knows as well.
+    // Made due: its next record is due now, which the next process knows too.
     fixed.store(true, SeqCst);
     assert_eq!(good(&processor, &["messages", &orders, "retry-now", "o-0"]), "o-0   due now\n");
     wait_for("its delivery", || receiver.requests_for("o-0").len() == 2);

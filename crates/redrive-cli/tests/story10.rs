@@ -1,4 +1,4 @@
-//! Story 10: a config mistake. Every fault in one run, with its place, exit 2.
+//! Story 10: a configuration mistake. Every fault in one run, with its location, exit code 2.
 
 mod support;
 

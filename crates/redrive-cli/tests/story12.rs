@@ -1,5 +1,5 @@
-//! Story 12: capacity planning. Not in the report: look-ahead memory and the retention of the source, which only a cluster knows
-//! (`check --kafka` looks at it).
+//! Story 12: capacity planning. Not in the report: look-ahead memory and the retention of the source, which only a
+//! cluster knows (`check --kafka` checks it).
 
 mod support;
 
@@ -59,7 +59,7 @@ fn every_number_is_in_the_json() {
     let dead = &orders["dead_letters"];
     assert!((dead["growth_per_day"].as_f64().unwrap() - 25_920_000.0).abs() < 1.0);
     assert!((dead["diverges_above_poison_share"].as_f64().unwrap() - 0.004).abs() < 1e-9);
-    // A letter holds its payload, its headers and its whole story, and not much more.
+    // A letter holds its payload, its headers and its whole history, and not much more.
     assert!((600..1_200).contains(&dead["bytes_per_letter"].as_u64().unwrap()), "{dead}");
     let jitters = orders["outage"]["jitters"].as_array().unwrap();
     let names: Vec<_> = jitters.iter().map(|jitter| jitter["jitter"].as_str().unwrap()).collect();
@@ -75,7 +75,7 @@ fn an_objective_that_is_not_met_is_exit_1_and_names_what_would_do() {
     let said = "✗ tiers 5s,30s,5m end after 5m35s; without the breaker 72 % of messages failing in a 15m outage would be dead. With the breaker on nothing is dead for it. Or tiers ";
     assert!(verdict.starts_with(said), "{verdict}");
 
-    // What it suggests passes.
+    // The suggested tiers pass.
     let tiers = verdict.rsplit(' ').next().unwrap().trim_end_matches('.');
     let args = ["check", "--config", "redrive.toml", "--tiers", tiers, "--max-retries", "16"];
     let retries = (tiers.matches(',').count() + 1).to_string();
@@ -116,7 +116,7 @@ fn what_cannot_be_read_on_the_command_line_is_exit_2() {
     }
 }
 
-/// With short tiers the line said "95.0 %", which is what would happen without the outage gate.
+/// With short tiers the line once said "95.0 %", which would be true only without the outage gate.
 #[test]
 fn the_figure_of_the_configured_pipeline_comes_first() {
     let tiers = "[[pipeline]]\nname = \"orders\"\ntiers = [\"1s\", \"3s\"]\njitter = \"equal\"\n";

@@ -1,6 +1,6 @@
-//! Story 1, the first minute: `redrive demo` as a new user meets it, in one process and without a question.
+//! Story 1, the first minute: `redrive demo` as a new user sees it, in one process and without questions.
 //!
-//! The demo also says when the downstream itself is gone and when it is back.
+//! The demo also reports when the downstream goes down and comes back.
 
 mod world;
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use world::process::{redrive, stderr};
 use world::{free_port, http, wait_for};
 
-/// A running demo. Its directory is made in `tmp`, so that a test sees whether it is gone.
+/// A running demo. Its directory is created in `tmp`, so that a test can check that it is removed.
 struct Demo {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -24,7 +24,7 @@ struct Demo {
 fn command(tmp: &Path, listen: &str, more: &[&str]) -> Command {
     let mut command = redrive(tmp);
     command.env("TMPDIR", tmp).args(["demo", "--listen", listen]).args(more);
-    // Whoever asks a question gets no answer.
+    // A question would get no answer.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -41,7 +41,7 @@ impl Demo {
         self.lines.next().expect("the demo goes on").unwrap()
     }
 
-    /// The next line that holds `part`, with those before it.
+    /// The next line that contains `part`, with those before it.
     fn until(&mut self, part: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
@@ -57,7 +57,7 @@ impl Demo {
         assert!(sent.unwrap().success());
     }
 
-    /// What it still says, and how it ended.
+    /// The rest of its output, and its exit status.
     fn end(mut self) -> (Vec<String>, ExitStatus) {
         let lines = self.lines.by_ref().map(Result::unwrap).collect();
         (lines, self.child.wait().unwrap())
@@ -66,24 +66,24 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // Has ended long ago, unless the test failed.
+        // It has ended long ago, unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The number after `name`, with its thousands separated.
+/// The number after `name`, with thousands separators.
 fn number(line: &str, name: &str) -> u64 {
     let (_, rest) = line.split_once(&format!("{name} ")).unwrap_or_else(|| panic!("no {name} in: {line}"));
     let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
     digits.replace(',', "").parse().unwrap_or_else(|_| panic!("no number after {name} in: {line}"))
 }
 
-/// How long a line may be on its way from the demo to us.
+/// How long a line may take from the demo to the test.
 const LATELY: Duration = Duration::from_secs(5);
 const FIVE: [&str; 5] = ["produced", "succeeded", "retrying", "held", "dead"];
 
-/// The five numbers of a status line, which has the words of the story in its order.
+/// The five numbers of a status line, whose words are those of the story in the same order.
 fn five(line: &str) -> [u64; 5] {
     let (clock, rest) = line.split_once("  ").unwrap();
     let (minutes, seconds) = clock.split_once(':').unwrap_or_else(|| panic!("no clock in: {line}"));
@@ -133,10 +133,10 @@ fn it_starts_without_a_question_and_ctrl_c_ends_it_while_deliveries_wait() {
     assert!(succeeded > 0, "{status}");
     assert!(status.contains("   p99 ") && status.ends_with(" ms"), "{status}");
 
-    // Whatever failed in the outage waits for its tier, some of it for many seconds more.
+    // Messages that failed in the outage wait for their tier, some for many more seconds.
     let pending =
         http::get_with_token(&format!("{}/v1/pipelines/orders", demo.url)).json()["pending"].clone();
-    // While the breaker has not closed again all of it is held.
+    // Until the breaker has closed again, all of them are held.
     assert!(pending["delayed"].as_u64().unwrap() + pending["held"].as_u64().unwrap() > 0, "{pending}");
     demo.interrupt();
     let (lines, status) = demo.end();
@@ -152,7 +152,7 @@ fn it_starts_without_a_question_and_ctrl_c_ends_it_while_deliveries_wait() {
     assert_eq!(demo_dirs(tmp.path()), Vec::<PathBuf>::new());
 }
 
-/// The lines of the story at 01:05, 01:35 and 02:00, with an outage that comes sooner.
+/// The lines of the story at 01:05, 01:35 and 02:00, with an earlier outage.
 #[test]
 fn an_outage_opens_the_breaker_and_costs_no_message() {
     let tmp = tempfile::tempdir().unwrap();
@@ -200,7 +200,7 @@ fn a_busy_port_is_said_with_exit_2_and_leaves_nothing() {
     assert_eq!(demo_dirs(tmp.path()), Vec::<PathBuf>::new());
 }
 
-/// The five numbers of the page, made of the API's answer as the page makes them.
+/// The five numbers of the page, computed from the API's answer like on the page.
 fn five_of_the_api(url: &str) -> [u64; 5] {
     let pipeline = http::get_with_token(&format!("{url}/v1/pipelines/orders")).json();
     let at = |pointer: &str| pipeline.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
@@ -222,12 +222,12 @@ fn five_of_the_api(url: &str) -> [u64; 5] {
 #[test]
 fn the_page_is_served_and_the_api_has_the_numbers_of_the_status_line() {
     let tmp = tempfile::tempdir().unwrap();
-    // So few orders that there are moments in which nothing changes, and not in step with the lines.
+    // So few orders that nothing changes at some moments, and out of step with the lines.
     let more = ["--rate", "0.7", "--poison-rate", "30%", "--transient-rate", "30%"];
     let mut demo = Demo::start(tmp.path(), &more);
     let header = demo.until("dashboard");
     let page = header.last().unwrap().split_whitespace().nth(1).unwrap();
-    // What stands behind # stays in the browser.
+    // The fragment after # stays in the browser.
     let answer = http::get(page.split('#').next().unwrap());
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").unwrap().starts_with("text/html"), "{}", answer.head);
@@ -247,8 +247,8 @@ fn the_page_is_served_and_the_api_has_the_numbers_of_the_status_line() {
             taken.lock().unwrap().push(sample);
         }
     });
-    // A line says what the API said a moment before it was read. A state that lasts for less than the time between two
-    // questions is not seen by both, so not every line is found; most are.
+    // A line shows what the API returned a moment before. A state that is shorter than the polling interval is not seen
+    // by both, so not every line is found; most are.
     let (mut found, mut seen) = (0, 0);
     wait_for("lines that say the same as the API", || {
         let line = demo.until("produced").pop().unwrap();
@@ -265,7 +265,7 @@ fn the_page_is_served_and_the_api_has_the_numbers_of_the_status_line() {
             seen < 20 || found * 2 > seen,
             "{found} of {seen} lines say what the API said: {line}, {samples:?}"
         );
-        // There were dead letters and retries among them.
+        // The samples include dead letters and retries.
         let last = samples.last().unwrap().1;
         found >= 5 && last[4] > 0 && samples.iter().any(|(_, five)| five[2] > 0)
     });

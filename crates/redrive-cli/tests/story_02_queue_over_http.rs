@@ -1,4 +1,4 @@
-//! Story 2, a queue without a broker, as a user sees it: the real binary, real HTTP, a real kill.
+//! Story 2, a queue without a broker, for a user: the real binary, real HTTP, a real kill.
 //!
 //! That each attempt is signed anew is shown by `webhook_verify` and by the tests of the sink.
 
@@ -12,7 +12,7 @@ use world::process::{Processor, stderr, stdout};
 use world::receiver::{OK, Receiver, UNAVAILABLE};
 use world::wait_for;
 
-/// `redrive.toml` of the story, with shorter delays so that a test need not wait for minutes.
+/// `redrive.toml` of the story, with shorter delays so that the test is fast.
 fn config(url: &str) -> String {
     format!(
         r#"
@@ -87,7 +87,7 @@ fn a_message_is_retried_with_its_id_and_sending_it_again_changes_nothing() {
 fn what_was_answered_with_202_is_delivered_after_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(|_| OK);
-    // Nothing is delivered while it is paused: whatever arrives later was kept.
+    // Nothing is delivered while it is paused, so messages that arrive later were kept.
     let mut processor = Processor::start(dir.path(), &config(&receiver.url()));
     let paused = processor.cli(&["pause", "invoices"]);
     assert!(paused.status.success(), "{}", stderr(&paused));
@@ -104,7 +104,7 @@ fn what_was_answered_with_202_is_delivered_after_kill_9() {
     });
 }
 
-/// A pause is an operator's word: neither a clean stop nor a kill takes it back.
+/// A pause is an operator's decision: neither a clean stop nor a kill undoes it.
 #[test]
 fn a_pause_outlives_a_restart() {
     let dir = tempfile::tempdir().unwrap();

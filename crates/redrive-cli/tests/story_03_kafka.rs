@@ -1,5 +1,5 @@
-//! Story 3, a Kafka team puts Redrive in front of a service that stays as it is: topics checked and made by the commands
-//! that are printed, a batch with failures, a poison record, letters readable with kcat, and an audit by records.
+//! Story 3, a Kafka team puts Redrive in front of an existing service: topics checked and created with the printed
+//! commands, a batch with failures, a poison record, letters readable with kcat, and an audit by records.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -23,7 +23,7 @@ fn config(pipeline: &str, url: &str, topics: &str, more: &str) -> String {
     world::config(&engine, &lines, url)
 }
 
-/// A topic with so many partitions, and orders `o-0` to `o-(count-1)` in it.
+/// A topic with `partitions` partitions that contains orders `o-0` to `o-(count-1)`.
 fn topic_with(count: u32, partitions: i32) -> String {
     let topic = kafka::name("orders");
     kafka::create(&topic, partitions);
@@ -34,7 +34,7 @@ fn topic_with(count: u32, partitions: i32) -> String {
     topic
 }
 
-/// `redrive ARGS` with a configuration in the directory, whether or not a processor runs.
+/// Runs `redrive ARGS` with a configuration in the directory, whether or not a processor runs.
 fn run(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
     let ran = redrive(dir).args(args).output().unwrap();
     (ran.status.code(), stdout(&ran) + &stderr(&ran))
@@ -84,7 +84,7 @@ fn a_missing_topic_stops_the_start_and_the_printed_commands_make_it() {
     );
 
     commands(&said).iter().for_each(|command| tool(command));
-    // A broker hears of new topics a moment after they were made.
+    // A broker learns of new topics with a delay.
     let mut said = String::new();
     wait_for("the broker to know all topics", || {
         let (code, checked) = run(dir.path(), &["check", "--kafka"]);
@@ -96,7 +96,7 @@ fn a_missing_topic_stops_the_start_and_the_printed_commands_make_it() {
     assert!(said.contains("✓ 6 topics with 2 partitions each and "), "{said}");
 }
 
-/// One of Kafka's own tools, as a person would type it.
+/// Runs one of Kafka's own tools, as a person would type it.
 fn tool(command: &str) {
     let ran = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/kafka.sh"))
         .arg("run")
@@ -144,7 +144,7 @@ fn of_a_thousand_records_the_two_hundred_that_fail_come_twice_and_the_others_onc
     assert_eq!(request.body, r#"{"order_id":"o-8"}"#);
     assert_eq!(request.header("redrive-key"), Some("c-1"));
 
-    // Nothing enters over HTTP: the topic is the door.
+    // A pipeline with a topic accepts no messages over HTTP.
     let refused = processor.post(&format!("/v1/pipelines/{orders}/messages"), r#"{"payload":1}"#);
     assert_eq!(refused.status, 409, "{refused:?}");
     assert!(refused.json()["hint"].as_str().unwrap().contains(&format!("the topic {orders}")), "{refused:?}");
@@ -163,7 +163,7 @@ fn a_poison_record_holds_up_no_other_and_its_letter_is_readable_with_kcat() {
             _ => OK,
         }
     });
-    // One partition: whoever waits, waits for the same.
+    // One partition: all messages wait for the same one.
     let orders = topic_with(300, 1);
     let processor =
         Processor::start(dir.path(), &config(&orders, &receiver.url(), "create", r#"tiers = ["4s", "5s"]"#));
@@ -255,7 +255,7 @@ fn two_processes_share_the_work_and_the_audit_reads_the_records() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("    o-2000\n"), "what nobody has is named: {said}");
 
-    // What retention has taken is no success.
+    // A record deleted by retention does not count as a success.
     let cut = one.path().join("cut.json");
     let offsets = json!({"version": 1, "partitions": [{"topic": orders, "partition": 0, "offset": 10}]});
     std::fs::write(&cut, offsets.to_string()).unwrap();
@@ -268,7 +268,7 @@ fn two_processes_share_the_work_and_the_audit_reads_the_records() {
     assert!(said.contains(&format!("range lost to retention   {orders}/0/0..9")), "{said}");
 }
 
-/// The client library cannot read a header whose name is not text. It must cost one letter, not the partition.
+/// The client library cannot read a header whose name is not text. That must cost one letter, not the partition.
 #[test]
 fn a_record_that_cannot_be_a_message_becomes_a_letter_and_the_next_one_is_delivered() {
     use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,5 @@
-//! Story 5: the downstream is down for a while. Nothing is sent, nothing is dead, and it comes back in good order.
+//! Story 5: the downstream is down for a while. Nothing is sent, nothing is dead, and delivery resumes in an orderly
+//! way.
 
 mod world;
 
@@ -33,7 +34,7 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
     scene().an_outage_costs_few_calls_and_no_message(dir.path(), |_| 0);
 }
 
-/// Waiting does not outlive the deadline.
+/// Waiting ends at the deadline.
 #[test]
 fn what_passes_its_deadline_while_it_is_held_is_not_dead_for_the_outage() {
     let receiver = Receiver::start(|_| UNAVAILABLE);
@@ -48,14 +49,14 @@ fn what_passes_its_deadline_while_it_is_held_is_not_dead_for_the_outage() {
     };
     wait_for("messages to expire", || dead("ttl_exceeded") > 0);
     assert_eq!(dead("max_retries"), 0);
-    // The letters come a moment after the count.
+    // Letters appear shortly after their count.
     wait_for("letters that say for how long they were held", || {
         let letters = processor.get("/v1/pipelines/orders/letters?filter=reason:ttl_exceeded").json();
         letters["letters"].as_array().unwrap().iter().any(|letter| letter["held_ms"].as_u64() > Some(0))
     });
 }
 
-/// The sink never comes back. Also those that were never sent end, and the letters say why.
+/// The sink never comes back. Messages that were never sent end too, and their letters give the reason.
 #[test]
 fn what_is_held_for_longer_than_hold_max_is_dead_for_that_and_not_for_exhaustion() {
     let receiver = Receiver::start(|_| UNAVAILABLE);
@@ -74,7 +75,7 @@ fn what_is_held_for_longer_than_hold_max_is_dead_for_that_and_not_for_exhaustion
     assert_eq!(exhausted["letters"].as_array().map(Vec::len), Some(0), "{exhausted}");
 }
 
-/// A receiver that answers its first call with 429 and this header, and when each call came.
+/// A receiver that answers its first call with 429 and this header, and the times of all calls.
 fn busy_at_first(retry_after: &'static str) -> (Receiver, Arc<Mutex<Vec<Instant>>>) {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let called = Arc::clone(&calls);
@@ -86,7 +87,7 @@ fn busy_at_first(retry_after: &'static str) -> (Receiver, Arc<Mutex<Vec<Instant>
     (receiver, calls)
 }
 
-/// One URL, one 429: nobody else calls it meanwhile, and the status says so.
+/// One URL, one 429: no other message is sent to it meanwhile, and the status says so.
 #[test]
 fn a_retry_after_holds_for_everything_that_goes_to_the_url() {
     let (receiver, calls) = busy_at_first("retry-after: 3600\r\n");
@@ -101,7 +102,7 @@ fn a_retry_after_holds_for_everything_that_goes_to_the_url() {
     assert_eq!(pipeline(&processor)["dead"], 0);
 }
 
-/// When the time is over all of them are delivered, and none before.
+/// After the wait all of them are delivered, and none before.
 #[test]
 fn after_a_retry_after_everything_is_delivered_and_nothing_before() {
     let (receiver, calls) = busy_at_first("retry-after: 2\r\n");
@@ -112,12 +113,13 @@ fn after_a_retry_after_everything_is_delivered_and_nothing_before() {
     wait_for("all to be delivered", || pipeline(&processor)["succeeded"].as_u64() == Some(50));
     let calls = calls.lock().unwrap();
     assert_eq!(calls.len(), 51);
-    // The receiver's own clock: from the answer that asked to wait to the next call.
+    // Measured at the receiver: from the answer with the Retry-After to the next call.
     let waited = calls[1].duration_since(calls[0]);
     assert!(waited >= Duration::from_secs(2), "the next call came after {waited:?}");
 }
 
-/// One answer asks for a day. Status says until when and why, and an operator who knows better does not wait.
+/// One answer asks for a day. The status shows the end of the wait and the reason, and an operator who knows better can
+/// end it.
 #[test]
 fn a_retry_after_of_a_day_is_explained_and_an_operator_lifts_it() {
     let busy = Arc::new(AtomicBool::new(true));
@@ -148,8 +150,8 @@ fn a_retry_after_of_a_day_is_explained_and_an_operator_lifts_it() {
     assert_eq!(pipeline(&processor)["pending"]["delayed"], 1, "the one that was told still waits");
 }
 
-/// A deploy that refuses everything: the guard pauses the pipeline before the queue is empty, a restart does not undo it,
-/// and somebody may let it pass.
+/// A deploy that refuses everything: the guard pauses the pipeline before the queue is empty, a restart does not undo
+/// it, and an operator may let the flood pass.
 #[test]
 fn a_flood_of_dead_letters_pauses_the_pipeline_until_somebody_has_looked() {
     let receiver = Receiver::start(|_| ("400 Bad Request", ""));
@@ -157,7 +159,7 @@ fn a_flood_of_dead_letters_pauses_the_pipeline_until_somebody_has_looked() {
     let mut processor = Processor::start(dir.path(), &scene().config(&receiver.url()));
     ingest(&processor, 0..2_000);
     wait_for("the guard", || pipeline(&processor)["paused"] == true);
-    // The pause shows at once, the other figures every 50 ms.
+    // The pause is shown at once, the other figures every 50 ms.
     let open = |shown: &serde_json::Value| shown["letters"]["open"].as_u64().unwrap();
     wait_for("what was in flight", || {
         let shown = pipeline(&processor);

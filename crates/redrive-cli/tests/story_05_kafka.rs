@@ -1,5 +1,5 @@
-//! Story 5 on Kafka: the downstream is down for a while. Nothing is taken from the topic, nothing is rewritten, nothing is
-//! dead, and it comes back in good order, also over a kill.
+//! Story 5 on Kafka: the downstream is down for a while. Nothing is taken from the topic, nothing is rewritten, nothing
+//! is dead, and delivery resumes in an orderly way, even across a kill.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -8,7 +8,7 @@ use world::outage::Scene;
 use world::process::Processor;
 use world::{kafka, wait_for};
 
-/// Records in the tiers and in the dead-letter topic.
+/// The number of records in the tiers and in the dead-letter topic.
 fn rewritten(pipeline: &str) -> usize {
     let topics = ["retry.100ms", "retry.200ms", "retry.400ms", "DLQ"];
     let mut records = 0;
@@ -34,7 +34,7 @@ fn an_outage_costs_few_calls_and_no_message_also_over_a_restart() {
         (scene.bring)(processor, 1_000..1_100);
         wait_for("more to be held", || held() >= lag + 80);
         wait_for("two more rounds of probes", || rounds() >= began + 2);
-        // A probe that fails is a retry, and whoever would be asked a second time waits for another to be asked.
+        // A failed probe is a retry, and a message that would probe a second time waits until another one has probed.
         let after = rewritten(&orders);
         let probes = (rounds() - began + 1) as usize * 2 * world::outage::PROBES;
         assert!(after <= before + probes, "{} records were rewritten while it was open", after - before);

@@ -1,4 +1,4 @@
-//! Story 6, the edit: a dry run with the difference, the edit, its undo, and a replay of what was edited.
+//! Story 6, the edit: a dry run with the difference, the edit, its undo, and a replay of the edited letters.
 
 mod world;
 
@@ -60,7 +60,7 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(dir.path(), &[]);
     let processor = Processor::start(dir.path(), &config(&stub.url));
-    // Not JSON at all, and sent as bytes. Whatever is cancelled is a letter.
+    // Not JSON, and sent as bytes. A cancelled message becomes a letter.
     let body = json!({ "id": "raw", "payload_base64": "bm8ganNvbg==", "delay": "1h" }).to_string();
     assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
     assert_eq!(processor.post("/v1/pipelines/orders/messages/raw/cancel", "").status, 200);
@@ -71,7 +71,7 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     assert!(text.starts_with("edited 0 letters\n1 not JSON, left as they are: orders/0\n"), "{text}");
     assert!(text.contains("redrive dlq export orders --filter id:MESSAGE"), "{text}");
     assert!(text.contains("redrive dlq import --file letters.ndjson --pipeline orders"), "{text}");
-    // Its headers can be changed all the same.
+    // Its headers can still be changed.
     let headers = processor.cli(&["dlq", "edit", "orders", "--all", "--set-header", "x-src=desk"]);
     assert_eq!(stdout(&headers), "edited 1 letter   edit e-1\n");
     let shown = stdout(&processor.cli(&["dlq", "show", "orders", "raw"]));
@@ -100,7 +100,7 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     }
 }
 
-/// `kill -9` while letters are being edited: the record names the letters that have the edit, and not those that were planned.
+/// `kill -9` during an edit: the record names the letters that have it, not those that were planned.
 #[test]
 fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_have_it() {
     let count = 4_000;
@@ -139,8 +139,8 @@ fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_ha
     assert!(!edited(&processor), "a letter has an edit that the record does not name");
 }
 
-/// `kill -9` while letters are being discarded, and while that is being undone: the next start finishes what was asked for,
-/// and the log says what was done.
+/// `kill -9` during a discard, and during its undo: the next start completes the request, and the log records what was
+/// done.
 #[test]
 fn a_discard_and_its_undo_that_are_killed_are_finished_at_the_next_start_and_their_records_are_true() {
     let count = 20_000_u64;
@@ -183,7 +183,7 @@ fn a_discard_and_its_undo_that_are_killed_are_finished_at_the_next_start_and_the
     assert_eq!(letters(&processor)["open"], json!(count));
 }
 
-/// Whoever has written a text in the editor must not lose it to a refusal.
+/// A refusal must not lose a text written in the editor.
 #[test]
 fn a_text_from_the_editor_is_never_lost_to_a_refusal() {
     let dir = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ fn a_text_from_the_editor_is_never_lost_to_a_refusal() {
     assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
     assert_eq!(processor.post("/v1/pipelines/orders/messages/o-1/cancel", "").status, 200);
     wait_for("it to be dead", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 1);
-    // Somebody else edits the letter while the editor is open.
+    // Another user edits the letter while the editor is open.
     let (program, url) = (env!("CARGO_BIN_EXE_redrive"), processor.url(""));
     let other = format!("{program} --url {url} dlq edit orders --ids o-1 --set /m=2 >&2; sed -i s/1/7/");
     let args = ["--url", &url, "dlq", "edit", "orders", "--ids", "o-1"];
@@ -206,11 +206,11 @@ fn a_text_from_the_editor_is_never_lost_to_a_refusal() {
     std::fs::remove_file(path.trim()).unwrap();
 }
 
-/// The decision about the message id comes before the work in the editor.
+/// The message id must be decided before the work in the editor.
 #[test]
 fn an_ambiguous_letter_is_refused_before_the_editor_opens() {
     let dir = tempfile::tempdir().unwrap();
-    // A receiver that reads a request and hangs up without an answer.
+    // A receiver that reads a request and closes the connection without an answer.
     let receiver = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", receiver.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -245,7 +245,7 @@ fn an_ambiguous_letter_is_refused_before_the_editor_opens() {
     assert!(opened.exists());
 }
 
-/// What is shown of such a letter is not what is stored: written back, the mask would take the place of the value.
+/// The displayed letter differs from the stored one: written back, the mask would replace the value.
 #[test]
 fn a_letter_with_redacted_values_is_refused_before_the_editor_opens() {
     let dir = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ fn a_letter_with_redacted_values_is_refused_before_the_editor_opens() {
         serde_json::from_str::<Value>(&shown).unwrap()["edits"].clone()
     };
     assert_eq!((edits("o-1"), edits("o-2")), (json!([]), json!([])), "nothing was changed");
-    // Without a redacted value a letter is edited in either way, and with one by --set.
+    // Without a redacted value a letter can be edited in both ways, and with one by --set.
     for right in
         [&["--ids", "o-2"][..], &["--ids", "o-2", "--jq", ".n = 8"], &["--ids", "o-1", "--set", "/n=7"]]
     {
@@ -304,7 +304,7 @@ fn an_edit_asks_for_the_id_after_an_unknown_end_and_removes_values_and_headers()
     an_edit_asks_for_the_id_and_removes_what_it_is_told_to(&processor, "orders");
 }
 
-/// A jq program changes what it changes, and nothing else: digits, order and spacing of the rest stay.
+/// A jq program changes only what it sets: digits, order and spacing of the rest stay.
 #[test]
 fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
     let dir = tempfile::tempdir().unwrap();
@@ -358,7 +358,7 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
     }
 }
 
-/// A program that runs away ends with an error that says why, and takes nothing along.
+/// A program that exceeds its limits ends with an error that says why, and nothing else is affected.
 #[test]
 fn a_jq_program_is_bounded_in_time_memory_and_depth() {
     let dir = tempfile::tempdir().unwrap();
@@ -375,7 +375,7 @@ fn a_jq_program_is_bounded_in_time_memory_and_depth() {
         ("def f: [f]; f", "too deeply"),
         ("reduce range(1000000) as $i (.; [.])", "too deeply"),
         ("def f: f; f", "ran for more than 10 s for letter orders/0"),
-        // One of both, whichever the machine comes to first.
+        // Either limit, whichever the machine reaches first.
         ("[range(1e12)]", "for letter orders/0"),
     ] {
         let said = run(program);

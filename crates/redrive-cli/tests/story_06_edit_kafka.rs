@@ -1,4 +1,4 @@
-//! Story 6 on Kafka, the edit: the same commands and the same words, on topics.
+//! Story 6 on Kafka, the edit: the same commands and the same output, on topics.
 #![cfg(feature = "kafka")]
 
 mod world;

@@ -1,5 +1,5 @@
-//! Story 6 on Kafka: dead letters in a topic, looked at, discarded and brought back, put back at a pace through kills,
-//! and onto the source topic only by whoever says that others may get them again.
+//! Story 6 on Kafka: dead letters in a topic are inspected, discarded and restored, replayed at a pace through kills,
+//! and replayed onto the source topic only if the user accepts that other groups get them again.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -14,7 +14,7 @@ fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills
     let dir = tempfile::tempdir().unwrap();
     let (stub, mut processor, orders) = with_letters(dir.path(), 120);
 
-    // Looked at, by the place of the record it came from.
+    // Found by the position of the record it came from.
     let listed = processor.get(&format!("/v1/pipelines/{orders}/letters?limit=1")).json();
     let first = &listed["letters"][0];
     let id = first["id"].as_str().unwrap();
@@ -27,7 +27,7 @@ fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills
     assert!(said.starts_with("discarded 17   (kept as tombstones, undo until "), "{said}");
     let discard = said.trim_end().trim_end_matches(')').rsplit(' ').next().unwrap();
     assert!(discard.starts_with("d-") && discard.ends_with("-1"), "{said}");
-    // The state and who did it are in Kafka.
+    // The state and the actor are in Kafka.
     processor.kill();
     processor.restart();
     wait_for("the discard", || letters(&processor, &orders)["discarded"] == 17);
@@ -83,7 +83,8 @@ fn letters_go_onto_the_source_only_if_somebody_says_yes() {
     assert_eq!(letters(&processor, &orders)["succeeded"], 12);
 }
 
-/// A dry run by each kind of selection; then a fix that does not hold, which the canary tells before the rest goes.
+/// A dry run with each kind of selection; then a fix that does not work, which the canary shows before the rest is
+/// replayed.
 #[test]
 fn a_replay_is_planned_by_any_selection_and_stopped_by_its_canary_until_it_is_resumed() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ fn a_replay_is_planned_by_any_selection_and_stopped_by_its_canary_until_it_is_re
     assert!(replay.values().all(|times| *times == 1), "{replay:?}");
 }
 
-/// The selection is frozen when the job begins.
+/// The selection is frozen when the job starts.
 #[test]
 fn a_letter_that_dies_while_a_replay_runs_is_not_in_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +164,7 @@ fn what_dies_again_is_an_open_letter_of_the_next_generation() {
     assert_eq!((of("0"), of("1")), (3, 3));
 }
 
-/// Each process has its first discard and its first replay, and no name means two of them.
+/// Each process has its first discard and its first replay; no two of them may have the same name.
 #[test]
 fn a_discard_or_a_replay_of_one_process_is_never_taken_for_another_of_the_same_number() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,7 +205,7 @@ fn a_discard_or_a_replay_of_one_process_is_never_taken_for_another_of_the_same_n
     assert!(stderr(&wrong).contains("is done and cannot be changed any more"), "{}", stderr(&wrong));
 }
 
-/// A job belongs to the group: it is seen and paused at any member, and another carries it on when its member dies.
+/// A job belongs to the group: any member shows and pauses it, and another continues it when its member dies.
 #[test]
 fn a_job_is_paused_at_any_member_and_carried_on_by_another_when_its_member_dies() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,7 +236,7 @@ fn a_job_is_paused_at_any_member_and_carried_on_by_another_when_its_member_dies(
     assert!(replay.iter().all(|((_, replays), times)| replays == "1" && *times == 1), "{replay:?}");
     assert!((0..120).all(|n| stub.has_applied(&format!("o-{n}"))));
 
-    // The first one comes back and does not begin anew.
+    // The first one comes back and does not start over.
     first.restart();
     wait_for("the first to know its end", || job(&first)["state"] == "done");
     assert_eq!(published(&format!("{orders}.replay")).len(), 120);

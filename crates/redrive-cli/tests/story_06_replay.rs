@@ -1,6 +1,7 @@
-//! Story 6, dead letters before lunch: looked at, put back at a pace through five kills, discarded and brought back.
+//! Story 6, dead letters before lunch: inspected, replayed at a pace through five kills, discarded and restored.
 //!
-//! Not here: `dlq edit` (story_06_edit), `dlq import` (story_15_spring), and `--to source`, which needs the Kafka engine.
+//! Not here: `dlq edit` (story_06_edit), `dlq import` (story_15_spring), and `--to source`, which needs the Kafka
+//! engine.
 
 mod world;
 
@@ -36,7 +37,7 @@ url = "{url}"
     )
 }
 
-/// A processor with so many dead letters: orders with a negative amount, which the stub refuses until it is fixed.
+/// A processor with `count` dead letters: orders with a negative amount, which the stub refuses until it is fixed.
 fn with_letters(dir: &std::path::Path, count: u64) -> (Stub, Processor) {
     let stub = Stub::start(dir, &[]);
     let processor = Processor::start(dir, &config(&stub.url));
@@ -57,12 +58,12 @@ fn good(processor: &Processor, args: &[&str]) -> String {
     stdout(&ran)
 }
 
-/// How often the journal says that each letter was put back. None of these messages is ever retried, so whenever one waits
-/// for its turn, a replay has put it there.
+/// How often each letter was requeued according to the journal. None of these messages is ever retried, so a waiting
+/// one was requeued by a replay.
 fn put_back(processor: &Processor) -> BTreeMap<String, u32> {
     let text = good(processor, &["journal", "data", "--frames", "--json"]);
     let mut times = BTreeMap::new();
-    // Frames first, one a line; the report is the last line.
+    // One frame per line; the report is the last line.
     for line in text.lines() {
         let frame: Value = serde_json::from_str(line).unwrap();
         let id = frame["id"].as_str().filter(|id| id.starts_with("o-"));
@@ -73,7 +74,7 @@ fn put_back(processor: &Processor) -> BTreeMap<String, u32> {
     times
 }
 
-/// Groups first: one command says what died, one shows why, one decides, and the decision is there after a kill.
+/// Groups: one command lists them, one shows the cause, one records a decision, and the decision survives a kill.
 #[test]
 fn letters_are_a_group_that_is_looked_at_decided_about_and_put_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ fn letters_are_a_group_that_is_looked_at_decided_about_and_put_back() {
     assert!(actions.contains("group_snooze") && actions.contains(group), "{actions}");
 }
 
-/// Without a word it teaches; no processor is needed for that.
+/// Without arguments it prints a lesson, which needs no processor.
 #[test]
 fn dlq_without_anything_else_teaches_itself() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,15 +166,15 @@ fn a_replay_survives_five_kills_and_puts_every_letter_back_once() {
     let job = |processor: &Processor| processor.get("/v1/replays/r-1").json();
     wait_for("the job", || processor.get("/v1/replays/r-1").status == 200);
 
-    // Dies while the replay runs: not in it.
+    // Dies while the replay runs: not part of it.
     let late = json!({ "id": "late", "payload": { "amount": 1, "payload": "fails 9 " } });
     assert_eq!(processor.post(MESSAGES, &late.to_string()).status, 202);
 
     let mut pause_ms = 137_u64;
     let mut seen = Vec::new();
     for kill in 1..=5 {
-        // Further than at the last kill, then at some point between two looks. Right after a restart the job shows what
-        // its file says, which may be a second old; it catches up with what the letters say of themselves.
+        // Further than at the previous kill, then at an arbitrary point between two polls. Right after a restart the
+        // job shows the state of its file, which may be a second old; it catches up with the letters' own state.
         let reached = LETTERS * kill / 8;
         wait_for("the job to go on", || job(&processor)["published"].as_u64().unwrap() >= reached);
         pause_ms = pause_ms * 7_919 % 241;
@@ -186,7 +187,7 @@ fn a_replay_survives_five_kills_and_puts_every_letter_back_once() {
     }
     assert!(seen.is_sorted() && seen[4] < LETTERS, "each kill hit a job that was under way: {seen:?}");
 
-    // Whoever followed the job has waited for the processor each time, and says how it ended.
+    // The following command waited for the processor each time, and reports how the job ended.
     let followed = replay.wait_with_output_text();
     let last = "replay r-1  canary 10/10 … 300/300   succeeded 300   dead again 0   sent twice at most ";
     assert!(followed.starts_with(last), "{followed}");
@@ -206,7 +207,7 @@ fn a_replay_survives_five_kills_and_puts_every_letter_back_once() {
     assert_eq!(letters(&processor)["succeeded"], LETTERS);
     let left = processor.get("/v1/pipelines/orders/letters?state=open").json();
     assert_eq!((&left["letters"][0]["message"], &left["letters"][0]["replays"]), (&json!("late"), &json!(0)));
-    // Three calls are those of the late one; others were in flight at a kill and are repeated, as any delivery is.
+    // Three calls are for the late one; others were in flight at a kill and are repeated, as with any delivery.
     let repeated = stub.stats()["calls"].as_u64().unwrap() - calls_before - LETTERS - 3;
     println!("killed at {seen:?} of {LETTERS} letters; {repeated} deliveries were repeated");
 }
@@ -229,7 +230,7 @@ fn a_job_nobody_follows_is_found_again_after_a_crash() {
 }
 
 trait WaitText {
-    /// Waits for its end, which must be good, and returns what it said.
+    /// Waits for its end, which must be successful, and returns its output.
     fn wait_with_output_text(self) -> String;
 }
 
@@ -266,13 +267,13 @@ fn a_dry_run_counts_and_changes_nothing() {
     assert_eq!(letters(&processor)["open"], 40);
     assert_eq!(processor.get("/v1/replays").json()["replays"], json!([]));
     assert_eq!(stub.stats()["calls"], calls, "nobody was called");
-    // Nothing selected is never everything.
+    // No selection never means everything.
     let nothing = processor.cli(&["dlq", "replay", "orders"]);
     assert_eq!(nothing.status.code(), Some(2), "{}", stderr(&nothing));
     assert!(stderr(&nothing).contains("--all"), "{}", stderr(&nothing));
 }
 
-/// A restart forgets no success; what a killed process had not saved is said.
+/// A restart keeps all successes; what a killed process had not saved is reported as a gap.
 #[test]
 fn later_successes_are_known_over_a_restart_and_a_kill_leaves_a_gap_that_is_said() {
     let dir = tempfile::tempdir().unwrap();
@@ -305,7 +306,7 @@ fn what_was_discarded_is_not_replayed_and_can_be_brought_back() {
     let said = good(&processor, &["dlq", "discard", "orders", "--filter", "key:c-3", "--reason", reason]);
     assert!(said.starts_with("discarded 6   (kept as tombstones, undo until "), "{said}");
     assert!(said.ends_with(": redrive dlq undo d-1)\n"), "{said}");
-    // Also after a crash.
+    // After a crash too.
     processor.kill();
     processor.restart();
     assert_eq!((&letters(&processor)["open"], &letters(&processor)["discarded"]), (&json!(34), &json!(6)));
@@ -328,7 +329,8 @@ fn what_was_discarded_is_not_replayed_and_can_be_brought_back() {
     assert_eq!(letters(&processor), counts);
 }
 
-/// A fix that does not hold: the canary says so before the rest goes, and the same job goes on once it does.
+/// A fix that does not work: the canary shows that before the rest is replayed, and the same job continues once it
+/// does.
 #[test]
 fn a_replay_whose_canary_fails_is_stopped_and_goes_on_when_it_is_resumed() {
     let dir = tempfile::tempdir().unwrap();
@@ -351,7 +353,7 @@ orders: closed.
     assert!(planned.contains("last replay of this selection: r-1 "), "{planned}");
     assert!(planned.contains("stopped   succeeded 0   dead again 10   untouched 50"), "{planned}");
 
-    // It is still stopped after a kill, and nothing goes by itself.
+    // It is still stopped after a kill, and does not continue by itself.
     processor.kill();
     processor.restart();
     assert_eq!(processor.get("/v1/replays/r-1").json()["state"], "stopped");
@@ -379,7 +381,7 @@ fn what_dies_again_is_an_open_letter_and_exit_1() {
     assert_eq!(letters(&processor)["open"], 5);
 }
 
-/// Letters that were named and are not open: nothing is done to them, each is named with its state, and the exit code says so.
+/// Named letters that are not open are left alone and listed with their state, and the exit code shows it.
 #[test]
 fn letters_that_are_named_and_not_open_are_named_with_their_state_and_exit_1() {
     let dir = tempfile::tempdir().unwrap();
@@ -409,7 +411,7 @@ fn letters_that_are_named_and_not_open_are_named_with_their_state_and_exit_1() {
     assert!(stderr(&none).contains(said), "{}", stderr(&none));
 }
 
-/// What is asked for must make sense before a job begins, and what a plan says must hold.
+/// A request must be valid before a job starts, and a plan must be accurate.
 #[test]
 fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
     let dir = tempfile::tempdir().unwrap();
@@ -454,7 +456,7 @@ fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
     assert_eq!(again, "replay r-1  done already   … 8/8   succeeded 8   dead again 0   sent twice 0\n");
 }
 
-/// A tenant with many letters: seen beside the others, and held to a quota.
+/// A tenant with many letters: listed beside the others, and limited by a quota.
 #[test]
 fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! Story 7, the compliance question: every order is accounted for by somebody else's books, and who touched what is kept.
+//! Story 7, the compliance question: every order is accounted for by an independent witness, and all actions are
+//! recorded with their actors.
 //!
-//! `--since` and `--until` of an audit need a source that can be read again: `story_07_kafka.rs`; the line `range lost to
-//! retention` is in `story_03_kafka.rs`.
+//! `--since` and `--until` of an audit need a source that can be reread: `story_07_kafka.rs`; the line
+//! `range lost to retention` is in `story_03_kafka.rs`.
 
 mod world;
 
@@ -19,7 +20,7 @@ use world::{http, wait_for};
 
 const OPS: &str = "ops-token-9876543210";
 
-/// Two people with tokens of their own.
+/// Two people with separate tokens.
 fn config(url: &str) -> String {
     format!(
         r#"
@@ -76,14 +77,14 @@ fn settled(processor: &Processor) {
     });
 }
 
-/// As `ops@example.com`, on the command line.
+/// Runs a command as `ops@example.com`.
 fn ops(processor: &Processor, args: &[&str]) -> String {
     let ran = processor.cli(&[&["--token-file", "ops.token"], args].concat());
     assert!(ran.status.success(), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
     stdout(&ran)
 }
 
-/// As `shop`, over HTTP.
+/// Sends a request as `shop`, over HTTP.
 fn shop(processor: &Processor, path: &str, body: &Value) -> Value {
     let answer = processor.post(path, &body.to_string());
     assert!((200..300).contains(&answer.status), "{path}: {answer:?}");
@@ -142,7 +143,7 @@ fn the_stub_itself_is_a_witness_too() {
         stdout(&audit)
     );
 
-    // A stub that has forgotten everything does not know the orders that succeeded.
+    // A stub without any memory does not know the orders that succeeded.
     let empty = Stub::start(dir.path(), &[]);
     let audit =
         processor.cli(&["audit", "orders", "--applied", &empty.url, "--ids-file", "ids.txt", "--json"]);
@@ -162,9 +163,9 @@ fn each_change_is_kept_once_with_who_made_it() {
     assert_eq!(answer.status, 202, "{answer:?}");
     settled(&processor);
 
-    // On the command line, as ops.
+    // On the command line, as `ops`.
     ops(&processor, &["pause", "orders"]);
-    // What is paused already is no change.
+    // Pausing a paused pipeline is not a change.
     ops(&processor, &["pause", "orders"]);
     ops(&processor, &["resume", "orders"]);
     ops(&processor, &["dlq", "discard", "orders", "--all", "--reason", "only looking", "--dry-run"]);
@@ -179,7 +180,7 @@ fn each_change_is_kept_once_with_who_made_it() {
     let job = job["id"].as_str().unwrap();
     ops(&processor, &["dlq", "replay", "--abort", job]);
 
-    // Over HTTP, as the shop; a page in a browser does the same.
+    // Over HTTP, as `shop`; the page in a browser sends the same requests.
     shop(&processor, "/v1/pipelines/orders/pause", &json!({}));
     shop(&processor, "/v1/pipelines/orders/resume", &json!({}));
     let discard = json!({ "ids": ["bad-2"], "reason": "test order" });
@@ -191,7 +192,7 @@ fn each_change_is_kept_once_with_who_made_it() {
     let second = second["id"].as_str().unwrap();
     shop(&processor, &format!("/v1/replays/{second}/pause"), &json!({}));
     shop(&processor, &format!("/v1/replays/{second}/resume"), &json!({}));
-    // Who may not change anything leaves no trace of a change.
+    // A refused request is not recorded as a change.
     let refused = http::send("POST", &processor.url("/v1/pipelines/orders/pause"), &[], "{}");
     assert_eq!(refused.status, 401, "{refused:?}");
 
@@ -243,7 +244,7 @@ fn an_export_holds_neither_what_was_redacted_nor_an_authorization() {
         });
         shop(&processor, "/v1/pipelines/orders/messages", &message);
     }
-    // What was answered a moment ago may not be among the pending yet, so the letters themselves are waited for.
+    // A message that was just answered may not be pending yet, so wait for the letters themselves.
     wait_for("three letters", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 3);
     ops(&processor, &["dlq", "discard", "orders", "--all", "--reason", "GDPR ticket 881"]);
     let text =
@@ -259,13 +260,13 @@ fn an_export_holds_neither_what_was_redacted_nor_an_authorization() {
     let payload: Value = serde_json::from_str(letter["payload"]["utf8"].as_str().unwrap()).unwrap();
     assert_eq!(payload["card"], "[redacted]");
 
-    // Without the request everything is there but the header; so the test above can fail.
+    // Without redaction everything but the header is exported; this proves that the test above can fail.
     let whole = ops(&processor, &["dlq", "export", "orders", "--state", "discarded"]);
     assert!(whole.contains("4111111111111111") && whole.contains("eve@example.com"), "{whole}");
     assert!(!whole.to_lowercase().contains("authorization"), "{whole}");
 }
 
-/// Makes a store with letters that died two days ago.
+/// Creates a store with letters that died two days ago.
 fn with_old_letters(dir: &std::path::Path, count: u64) {
     let two_days_ago = WallClock.now().as_millis() - 48 * 3_600_000;
     let pipeline = Pipeline::new("orders")

@@ -1,4 +1,5 @@
-//! Story 7, the deletion: what a customer's letters said is gone from every file, and who erased it stays.
+//! Story 7, the deletion: the contents of a customer's letters are gone from every file, while the actor is still
+//! recorded.
 
 mod world;
 
@@ -80,7 +81,7 @@ fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
         format!(r#"{{"id":"o-0","key":"{SECRET}","headers":{{"x-user":"Erika M."}},"payload":{payload}}}"#);
     assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
     wait_for("it to be dead", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == json!(1));
-    // It waits for a day, so that there is a message too.
+    // It is delayed by a day, so that there is a pending message too.
     let late = body.replace("o-0", "o-1").replacen('{', "{\"delay\":\"24h\",", 1);
     assert_eq!(processor.post("/v1/pipelines/orders/messages", &late).status, 202);
     let group =
@@ -108,12 +109,12 @@ fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     let edit = ["dlq", "edit", "orders", "--all", "--set", "/email=\"a@example.com\"", "--dry-run"];
     let difference = stdout(&processor.cli(&edit));
     assert!(difference.contains("1 letter") && !difference.contains(SECRET), "{difference}");
-    // What is stored is what came in.
+    // The stored message is the one received.
     assert!(!world::erasing::files_with_the_secret(dir.path()).is_empty());
     let found =
         stdout(&processor.cli(&["dlq", "inspect", "orders", "--filter", &format!("payload.email:{SECRET}")]));
     assert!(found.contains("o-0"), "{found}");
-    // And so is what is delivered.
+    // So is the delivered one.
     fixed.store(true, SeqCst);
     let replayed = processor.cli(&["dlq", "replay", "orders", "--all"]);
     assert!(replayed.status.success(), "{}", stderr(&replayed));
@@ -121,7 +122,7 @@ fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     assert_eq!(requests.last().unwrap().body, payload, "as it came in");
 }
 
-/// `kill -9` while letters are being marked: the next start finishes what was asked for, and the log says what was done.
+/// `kill -9` while letters are being marked: the next start completes the request, and the log records what was done.
 #[test]
 fn an_erasure_that_is_killed_is_finished_at_the_next_start_and_its_record_is_true() {
     let count = 4_000_u64;
@@ -152,8 +153,8 @@ fn an_erasure_that_is_killed_is_finished_at_the_next_start_and_its_record_is_tru
     wait_for("no file to hold it", || world::erasing::files_with_the_secret(dir.path()).is_empty());
 }
 
-/// A receiver that quotes what it refuses, percent-encoded and in another case; and an edit that replaces the value, so that
-/// it is at none of the redacted places any more.
+/// A receiver that quotes the refused value, percent-encoded and in another case; and an edit that replaces the value,
+/// so that it is no longer at any redacted place.
 #[test]
 fn a_value_that_the_receiver_quotes_and_an_edit_has_replaced_is_on_no_route_and_in_no_command() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,7 +223,7 @@ fn a_value_that_the_receiver_quotes_and_an_edit_has_replaced_is_on_no_route_and_
         "{shown}"
     );
 
-    // What is hidden cannot be guessed piece by piece, and who knows it may ask for it.
+    // Redacted values cannot be guessed piece by piece, but can be matched as a whole.
     for filter in ["error:erika", "payload.email:%3E5"] {
         let refused = processor.get(&format!("/v1/pipelines/orders/letters?filter={filter}"));
         assert_eq!(refused.status, 400, "{filter} {}", refused.json());

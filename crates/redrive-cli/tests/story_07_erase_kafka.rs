@@ -1,4 +1,4 @@
-//! Story 7 on Kafka, the deletion: the same commands and the same words, and what Kafka keeps for a while is said.
+//! Story 7 on Kafka, the deletion: the same commands and the same output, which mentions what Kafka keeps for a while.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -10,7 +10,7 @@ use world::process::Processor;
 use world::stub::Stub;
 use world::{kafka, wait_for};
 
-/// Records of a topic that contain the secret.
+/// The number of records of a topic that contain the secret.
 fn records_with_the_secret(topic: &str) -> usize {
     let mut found = 0;
     kafka::read(topic, |record| {

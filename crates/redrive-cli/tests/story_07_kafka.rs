@@ -1,5 +1,5 @@
-//! Story 7 on Kafka: the orders of a quarter, and no others, by the times of their records; and who did what is written
-//! beside each letter, for whoever reads the topic.
+//! Story 7 on Kafka: the orders of a quarter, and no others, by the times of their records; and actions are recorded
+//! beside each letter, for readers of the topic.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -50,7 +50,7 @@ fn the_orders_of_a_time_are_audited_and_no_others() {
     assert_eq!(found["produced"], 3, "{found}");
     let (_, found) = audit(dir.path(), &topic, &stub.url, &["--since", "2h"]);
     assert_eq!(found["produced"], 2, "{found}");
-    // A witness without the effects: what we say about ourselves proves nothing.
+    // A witness without the effects: what Redrive says about itself proves nothing.
     let nobody = Stub::start(dir.path(), &[]);
     let (code, found) = audit(dir.path(), &topic, &nobody.url, &["--since", "2h"]);
     assert_eq!((code, &found["missing_ids"]), (Some(1), &json!(["o-8", "o-9"])), "{found}");
@@ -67,7 +67,7 @@ fn the_orders_of_a_time_are_audited_and_no_others() {
 
 const REFUSED: Reply = ("422 Unprocessable Content", "");
 
-/// The last word about each letter, from the topic itself.
+/// The latest state of each letter, from the topic itself.
 fn states(topic: &str) -> Vec<Value> {
     let mut found = std::collections::BTreeMap::new();
     kafka::read(&format!("{topic}.DLQ.state"), |record| {
@@ -107,7 +107,7 @@ fn who_changed_a_letter_stands_beside_it_in_the_topic() {
         assert_eq!(done.status.code(), Some(code), "{args:?}: {}{}", stdout(&done), stderr(&done));
     };
     change(&["dlq", "discard", &topic, "--ids", "o-0", "--reason", "test order"], 0);
-    // It is refused again, which is the answer; that somebody has put it back stays true.
+    // It is refused again, as expected; the replay is still recorded.
     change(&["dlq", "replay", &topic, "--ids", "o-1"], 1);
     wait_for("both changes", || states(&topic).len() == 2);
     for state in states(&topic) {
@@ -146,7 +146,7 @@ fn an_export_holds_neither_what_was_redacted_nor_an_authorization() {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
     assert!(text.contains("\"x-trace\":\"t-1\""), "what is no secret stays: {text}");
-    // Without the request everything is there but the header; so the test above can fail.
+    // Without redaction everything but the header is exported; this proves that the test above can fail.
     let whole = export(&[]);
     assert!(whole.contains("4111111111111111") && whole.contains("eve@example.com"), "{whole}");
     assert!(![text, whole].concat().to_lowercase().contains("authorization"));

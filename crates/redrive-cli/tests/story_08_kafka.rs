@@ -1,5 +1,5 @@
-//! Story 8 on Kafka: a message that kills its receiver is found by the connections that break; and a `kill -9` makes nobody
-//! a suspect, also on a machine that has nothing left of its disk. The process that dies of its message is played in
+//! Story 8 on Kafka: a message that kills its receiver is found by the broken connections; and a `kill -9` makes no
+//! message a suspect, even on a machine with an empty disk. Processes that die because of a message are tested in
 //! `redrive-kafka-faults`.
 #![cfg(feature = "kafka")]
 
@@ -25,8 +25,8 @@ fn a_message_that_kills_its_receiver_is_found_by_three_broken_connections() {
     scene.a_pill_is_found_by_three_broken_connections(dir.path());
 }
 
-/// Sixty-four orders at a service that takes its time, and a process that is killed on the way; each time the next one has
-/// nothing left of the disk. Nobody waits alone: all of them are at the service again, at once.
+/// Sixty-four orders at a slow service, and a process that is killed while delivering them; each time the next one
+/// starts with an empty disk. No message runs alone: all of them are at the service again, concurrently.
 #[test]
 fn what_was_in_flight_at_a_kill_goes_on_at_full_concurrency_on_another_machine() {
     let orders = kafka::name("orders");

@@ -1,5 +1,5 @@
-//! Story 8, over HTTP: one order makes the service behind the webhook die. It is found by the connections that break, and
-//! nobody else is touched. The process that dies itself is played in `redrive-faults`.
+//! Story 8, over HTTP: one order makes the service behind the webhook die. It is found by the broken connections, and
+//! no other message is affected. Processes that die themselves are tested in `redrive-faults`.
 
 mod world;
 
@@ -25,8 +25,8 @@ fn a_message_that_kills_its_receiver_is_found_by_three_broken_connections() {
     scene.a_pill_is_found_by_three_broken_connections(dir.path());
 }
 
-/// The receiver of one pipeline breaks off, and takes its time before it does so a third time. The pipeline beside it goes
-/// on: a connection that breaks says nothing about this process.
+/// The receiver of one pipeline breaks connections, and is slow before it does so a third time. The other pipeline
+/// continues: a broken connection says nothing about this process.
 #[test]
 fn a_receiver_that_takes_its_time_holds_up_no_other_pipeline() {
     let (calls, go_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));

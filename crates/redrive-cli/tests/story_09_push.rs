@@ -1,5 +1,5 @@
-//! Story 9 and its neighbours through the real binary: Web Push, APNs and FCM from a configuration file, against servers
-//! of our own.
+//! Story 9 and its neighbours with the real binary: Web Push, APNs and FCM from a configuration file, against our own
+//! servers.
 
 #[path = "../../redrive-sinks/tests/push/server.rs"]
 #[allow(dead_code, reason = "the tests of the sinks use the rest")]
@@ -50,7 +50,7 @@ fn to_browser(port: u16, path: &str) -> Value {
     })
 }
 
-/// Reasons of the dead letters, by message id.
+/// The reasons of the dead letters, by message id.
 fn reasons(processor: &Processor) -> Vec<(String, String)> {
     let listed = processor.get("/v1/pipelines/push/letters").json();
     let letters = listed["letters"].as_array().cloned().unwrap_or_default();
@@ -89,7 +89,7 @@ fn a_gone_subscription_costs_one_request_and_no_log_or_letter_shows_where_it_was
         assert!((3500..=3600).contains(&ttl), "the profile's hour: {ttl}");
     }
 
-    // The message that was rate limited waits as long as it was asked to: neither capped nor added to the backoff.
+    // The rate-limited message waits as long as requested: the wait is neither capped nor added to the backoff.
     let busy = || processor.get("/v1/pipelines/push/messages/busy").json();
     wait_for("the retry", || busy().pointer("/history/0").is_some());
     let delay = busy().pointer("/history/0/delay_ms").and_then(Value::as_u64);

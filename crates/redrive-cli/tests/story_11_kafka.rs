@@ -1,9 +1,9 @@
-//! Story 11, rolling restart, scale out, upgrade: three processors with names of their own are stopped in good order one
-//! after the other and started again, under load. Nothing is missing, nothing is done twice, no partition moves. Then one
+//! Story 11, rolling restart, scale out, upgrade: three processors with separate names are cleanly stopped and
+//! restarted one after the other, under load. Nothing is missing, nothing is done twice, no partition moves. Then one
 //! is killed, and the others take over.
 //!
-//! The same at 2,000 orders per second, with an auditor of its own: `redrive-kafka-faults`, `proofs/rolling.rs`; what a
-//! kill may repeat: `proofs/kill.rs`. A source that grows: `redrive-kafka`, `tests/engine.rs`.
+//! The same at 2,000 orders per second, with a separate auditor: `redrive-kafka-faults`, `proofs/rolling.rs`; what a
+//! kill may repeat: `proofs/kill.rs`. A growing source: `redrive-kafka`, `tests/engine.rs`.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -19,9 +19,9 @@ use world::{free_port, kafka, wait_for};
 
 const MEMBERS: [&str; 3] = ["redrive-0", "redrive-1", "redrive-2"];
 const PARTITIONS: i32 = 12;
-/// What three processors without optimisation and the broker can do on a small machine besides starting again.
+/// What three unoptimised processors and the broker can handle on a small machine in addition to restarts.
 const RATE: &str = "400";
-/// What waits at the end of the load is delivered within this, on any machine.
+/// Messages waiting at the end of the load are delivered within this time, on any machine.
 const PATIENCE: Duration = world::PATIENCE;
 
 fn config(member: &str, topic: &str, url: &str, timeout: &str) -> String {
@@ -35,11 +35,11 @@ timeout = "{timeout}""#
     world::config(&format!("{engine}\n[engine.kafka]\n\"session.timeout.ms\" = 20000"), &lines, url)
 }
 
-/// Orders without end, until it is told to stop.
+/// An endless stream of orders, until it is stopped.
 struct Load(Child);
 
 impl Load {
-    /// From this number on, so that no order is made twice.
+    /// Starts with order number `first`, so that no order is produced twice.
     fn start(dir: &Path, topic: &str, first: &str) -> Self {
         let listen = format!("127.0.0.1:{}", free_port());
         let mut command = redrive(dir);
@@ -56,7 +56,7 @@ impl Load {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// Everything it has sent is acknowledged.
+    /// Stops; all orders sent are acknowledged.
     fn stop(&mut self) {
         assert!(self.is_running(), "the load has ended by itself");
         let sent = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
@@ -77,7 +77,7 @@ fn run(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
     (ran.status.code(), stdout(&ran) + &stderr(&ran))
 }
 
-/// Who has which partitions of the source, by name.
+/// The source partitions of each member, by name.
 fn members(dir: &Path, topic: &str) -> Vec<(String, Value)> {
     let (_, said) = run(dir, &["status", topic, "--members", "--json", "-q"]);
     let said: Value = serde_json::from_str(&said).unwrap_or_default();
@@ -93,7 +93,7 @@ fn members(dir: &Path, topic: &str) -> Vec<(String, Value)> {
     found
 }
 
-/// The audit, once nothing is pending any more; its exit code must be good.
+/// The audit once nothing is pending any more; its exit code must be 0.
 fn audit_at_the_end(dir: &Path, topic: &str, applied: &str) -> Value {
     let began = Instant::now();
     loop {
@@ -112,7 +112,7 @@ fn applied(stub: &Stub) -> u64 {
     stub.stats()["applied"].as_u64().unwrap_or_else(|| panic!("{}", stub.stats()))
 }
 
-/// Waits until so many more orders have arrived.
+/// Waits until `more` further orders have arrived.
 fn arrive(stub: &Stub, more: u64) {
     let before = applied(stub);
     wait_for("the load to arrive", || applied(stub) >= before + more);
@@ -166,7 +166,7 @@ fn a_rolling_restart_misses_nothing_repeats_nothing_and_moves_no_partition() {
     for processor in &processors {
         let health = processor.get(&format!("/v1/pipelines/{topic}")).json()["health"].clone();
         assert_eq!(health["suspects"], json!(0), "{health}");
-        // The number is of now; what was suspected before is in the history.
+        // The number is current; earlier suspects are in the history.
         let history = health["history"].as_array().unwrap_or_else(|| panic!("{health}"));
         assert!(
             !history.iter().any(|change| change["what"].as_str().unwrap().contains("suspects")),
@@ -174,7 +174,7 @@ fn a_rolling_restart_misses_nothing_repeats_nothing_and_moves_no_partition() {
         );
     }
 
-    // One is killed under load, and comes back with another setting.
+    // One is killed under load, and comes back with a changed setting.
     let mut load = Load::start(home, &topic, "1000000");
     arrive(&stub, 300);
     processors[1].kill();

@@ -26,10 +26,10 @@ tiers    = ["100ms", "300ms", "500ms"]"#
     world::config(&kafka::engine(&format!("{pipeline}-delivery"), "redrive-0"), &lines, url)
 }
 
-/// What the receiver saw, in one order: `(key, number, whether this ended it)`.
+/// What the receiver saw, in order: `(key, number, whether this ended it)`.
 type Seen = Arc<Mutex<Vec<(u32, u32, bool)>>>;
 
-/// Fails as the id says: one in three fails once or twice, one in forty for good.
+/// Fails depending on the id: one in three once or twice, one in forty for good.
 fn flaky(seen: &Seen) -> Receiver {
     let seen = Arc::clone(seen);
     let calls: Mutex<HashMap<String, u32>> = Mutex::default();
@@ -49,8 +49,8 @@ fn flaky(seen: &Seen) -> Receiver {
     })
 }
 
-/// Messages that arrived although an earlier one of their key had not ended. What comes again after a kill is no fault:
-/// it had ended before, and is repeated.
+/// Messages that arrived although an earlier one of their key had not ended. Repeats after a kill are allowed, since
+/// the message had ended before.
 fn overtakers(seen: &[(u32, u32, bool)]) -> Vec<String> {
     let mut ended: HashSet<(u32, u32)> = HashSet::new();
     let mut faults = Vec::new();

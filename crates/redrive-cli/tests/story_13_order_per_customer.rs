@@ -1,6 +1,7 @@
-//! Story 13, order per customer: `ordering = "key"` through the binary, seen from the receiver.
+//! Story 13, order per customer: `ordering = "key"` with the binary, as observed by the receiver.
 //!
-//! Not yet: `redrive lab run ordering`, a rebalance with orders counted as voided. Story 13 on Kafka: story_13_kafka.rs.
+//! Not yet: `redrive lab run ordering`, a rebalance with orders counted as voided. Story 13 on Kafka:
+//! story_13_kafka.rs.
 
 mod world;
 
@@ -60,7 +61,7 @@ fn status(processor: &Processor) -> Value {
     processor.get("/v1/pipelines/orders").json()
 }
 
-/// A number that looks random and is the same in every run.
+/// A pseudo-random number that is the same in every run.
 fn drawn(id: &str, salt: u64) -> u64 {
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -68,16 +69,16 @@ fn drawn(id: &str, salt: u64) -> u64 {
     (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33
 }
 
-/// What the receiver saw, in one order.
+/// What the receiver saw, in order.
 #[derive(Debug, Clone, PartialEq)]
 enum Seen {
     Arrived(String),
-    /// Answered with success or with what makes a dead letter at once.
+    /// Answered with success, or with a failure that dead-letters at once.
     Ended(String),
 }
 
-/// Every later message of a key that arrived although an earlier one had not come to its end, and every earlier one that
-/// came again after a later one.
+/// Every later message of a key that arrived although an earlier one had not ended, and every earlier one that came
+/// again after a later one.
 fn out_of_order(seen: &[Seen]) -> Vec<String> {
     let mut ended: HashSet<(u32, u32)> = HashSet::new();
     let mut latest: HashMap<u32, u32> = HashMap::new();
@@ -137,15 +138,15 @@ fn with_failures_and_kill_9_no_later_message_of_a_key_arrives_before_an_earlier_
         log.lock().unwrap().push(Seen::Ended(id));
         if fate < 3 { REFUSED } else { OK }
     });
-    // So many failures would open the breaker, which is not what this is about.
+    // So many failures would open the breaker, which is not under test here.
     let more = "tiers = [\"100ms\", \"200ms\", \"400ms\"]\n[pipeline.breaker]\nenabled = false";
     let mut processor = Processor::start(dir.path(), &config(&receiver.url(), more));
-    // In turn, so that the messages of a key lie between those of all others; in two requests.
+    // Interleaved, so that the messages of a key lie between those of all others; in two requests.
     for half in [0..EACH / 2, EACH / 2..EACH] {
         post(&processor, half.flat_map(|number| (0..KEYS).map(move |key| (key, number))));
     }
     for share in [5, 2] {
-        // At a point that depends on how far it has come, not on the clock.
+        // At a point that depends on progress, not on the clock.
         let enough = (KEYS * EACH / share) as usize;
         wait_for("some of the messages to arrive", || seen.lock().unwrap().len() > enough);
         processor.kill();
@@ -184,7 +185,7 @@ fn other_keys_flow_while_one_is_blocked_and_its_followers_wait_in_order() {
     post(&processor, (0..20).flat_map(|number| (1..6).map(move |key| (key, number))));
     wait_for("the other keys", || status(&processor)["succeeded"] == 100);
 
-    // The blocked key has been tried, and nobody behind it.
+    // The blocked key has been tried, and none of the messages behind it.
     let blocked: HashSet<String> = receiver
         .requests()
         .iter()
@@ -195,7 +196,7 @@ fn other_keys_flow_while_one_is_blocked_and_its_followers_wait_in_order() {
     assert_eq!(status(&processor)["pending"]["key_wait"], 5, "{}", status(&processor));
     let shown = stdout(&processor.cli(&["status", "orders"]));
     assert!(shown.contains("waiting for their key 5"), "{shown}");
-    // Between two attempts it is due, during one it is being delivered; asked often enough, both are seen.
+    // Between two attempts it is due, during one it is being delivered; polling often enough sees both.
     wait_for("a look between two attempts", || {
         let shown = stdout(&processor.cli(&["status", "orders", "--key", "c-0"]));
         assert!(shown.starts_with("c-0  ") && shown.ends_with("   waiting behind it: 5\n"), "{shown}");
@@ -231,7 +232,7 @@ fn a_dead_message_parks_its_followers_and_one_replay_releases_them_in_order() {
     let mut processor = Processor::start(dir.path(), &config(&receiver.url(), more));
     post(&processor, [(204, 0), (204, 1), (7, 0), (204, 2), (7, 1)]);
     wait_for("the followers to be parked", || status(&processor)["letters"]["open"] == 3);
-    // Who comes later is parked too, also after a crash.
+    // Later messages are parked too, even after a crash.
     processor.kill();
     processor.restart();
     post(&processor, [(204, 3), (7, 2)]);
@@ -254,7 +255,7 @@ fn a_dead_message_parks_its_followers_and_one_replay_releases_them_in_order() {
     wait_for("the other key", || !receiver.requests_for(&id(7, 2)).is_empty());
     assert!((1..4).all(|number| receiver.requests_for(&id(204, number)).is_empty()));
 
-    // The first letter alone: it succeeds, and its followers are still letters and still block what comes after them.
+    // Only the first letter: it succeeds, and its followers remain letters and still block later messages.
     fixed.store(true, Ordering::SeqCst);
     let replay = |selection: &[&str]| {
         let ran = processor.cli(&[&["dlq", "replay", "orders"], selection].concat());

@@ -1,4 +1,4 @@
-//! Story 14: somebody who doubts a claim reproduces it with one command.
+//! Story 14: a sceptic reproduces a claim with one command.
 
 mod support;
 
@@ -67,7 +67,7 @@ fn one_command_runs_a_scenario_prints_its_table_and_writes_its_report() {
     assert!(findings.contains(&commit), "wherever it runs, the commit is that of the program: {findings}");
 }
 
-/// From a checkout, nobody has to start a broker first.
+/// In a checkout, no broker has to be started first.
 #[cfg(feature = "kafka")]
 #[test]
 fn the_lab_starts_its_own_broker_when_none_is_given() {
@@ -77,7 +77,7 @@ fn the_lab_starts_its_own_broker_when_none_is_given() {
     let output =
         lab(&root, &["run", "time-to-dead-letter", "--engine", "kafka", "--quick", "--out", &folder]);
     assert!(output.stderr.contains("starting a broker for this run"), "{}", output.stderr);
-    // A busy machine may miss a range that depends on its speed; the run itself took place on the broker.
+    // A busy machine may miss a range that depends on speed; the run itself did use the broker.
     let page = out.path().join("time-to-dead-letter/42-kafka-quick/index.md");
     let page = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{error}: {}", output.stderr));
     assert!(page.contains("Ran on: Kafka engine, real clock"), "{page}");
@@ -104,7 +104,7 @@ fn ctrl_c_leaves_a_partial_report_in_a_folder_of_its_own_and_exit_code_130() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    // Stores are opened after the program began to listen to signals.
+    // Stores are opened after the program started to listen for signals.
     wait_for("no store was opened", &mut || std::fs::read_dir(&scratch).unwrap().next().is_some());
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
@@ -119,7 +119,7 @@ fn ctrl_c_leaves_a_partial_report_in_a_folder_of_its_own_and_exit_code_130() {
     assert!(!results.join("42").exists(), "what was cut short is no full result");
 }
 
-/// Once, a quick run and a run that was stopped took the place of the committed result.
+/// Once, a quick run and an interrupted run replaced the committed result.
 #[test]
 fn a_quick_run_leaves_the_full_result_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ fn a_figure_outside_of_its_range_ends_with_exit_code_1() {
     assert!(output.stdout.contains("✗ calls of full"), "{}", output.stdout);
 }
 
-/// Nothing is expected of any figure, so that the audit alone decides.
+/// No figure has an expected range, so that only the audit decides.
 #[test]
 fn a_run_whose_audit_does_not_balance_ends_with_exit_code_1() {
     let dir = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ fn what_does_not_exist_is_a_usage_error_that_names_what_does() {
     let unknown = lab(dir.path(), &["run", "no-such"]);
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.contains("metastability"), "{}", unknown.stderr);
-    // Refused for what it is, before a broker is looked for.
+    // Refused before a broker is looked for.
     for brokers in [&["--brokers", "127.0.0.1:1"][..], &[]] {
         let kafka = lab(dir.path(), &[&["run", "bloom", "--engine", "kafka"], brokers].concat());
         assert_eq!(kafka.code, Some(2), "{}", kafka.stderr);

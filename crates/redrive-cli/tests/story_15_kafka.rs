@@ -1,5 +1,5 @@
-//! Story 15 on Kafka: the dead letter topics of Spring, Connect and share groups become letters of a pipeline, in Kafka or
-//! not. The foreign topic is only read.
+//! Story 15 on Kafka: dead letters from the topics of Spring, Connect and share groups become letters of a pipeline, on
+//! Kafka or not. The foreign topic is only read.
 #![cfg(feature = "kafka")]
 
 mod world;
@@ -21,7 +21,7 @@ fn pipeline_lines(name: &str) -> String {
     format!("name = \"{name}\"\nid = \"json:/order_id\"\ntiers = [\"100ms\", \"1s\"]\njitter = \"none\"")
 }
 
-/// A processor whose pipeline reads a topic of Kafka.
+/// A processor whose pipeline reads a Kafka topic.
 fn on_kafka(dir: &Path) -> (Stub, Processor, String) {
     let orders = kafka::name("orders");
     kafka::create(&orders, 2);
@@ -83,7 +83,7 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     let dlt = format!("{orders}-dlt");
     kafka::create(&dlt, 2);
     kafka::produce_raw(&dlt, (0..60).map(|n| spring(&orders, n)));
-    // Three that say nothing of where they came from, and one whose offset is damaged.
+    // Three without an origin, and one with a damaged offset.
     kafka::produce_raw(
         &dlt,
         (60..63).map(|n| Raw { partition: 0, headers: Vec::new(), ..spring(&orders, n) }),
@@ -110,7 +110,7 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     assert!(said.contains(&format!("{dlt}/0/30..32")) && said.contains(&format!("{dlt}/1/30")), "{said}");
     assert_eq!(letters(&processor, &orders)["open"], 0);
 
-    // What is not understood is named, and makes the command end with 1.
+    // Records that cannot be parsed are named, and make the command exit with 1.
     let with_source = [&import[..], &["--source", &orders]].concat();
     let (code, said) = run(&processor, &with_source);
     assert_eq!(code, Some(1), "{said}");
@@ -160,12 +160,12 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     let imports: Vec<Value> = lines.filter(|line| line["action"] == "import").collect();
     assert_eq!(imports.len(), 1, "{imports:?}");
     assert_eq!((&imports[0]["letters"], &imports[0]["note"]), (&json!(63), &json!(format!("topic {dlt}"))));
-    // Resolved letters do not come a second time either.
+    // Resolved letters are not imported again either.
     let said = run(&processor, &with_source).1;
     assert!(said.contains("imported 0   already there 63"), "{said}");
 }
 
-/// With `--source` every record of its own source, and every letter it has already, would become a letter once more.
+/// With `--source`, every record of the pipeline's own source and every existing letter would become a letter again.
 #[test]
 fn topics_of_the_pipeline_itself_are_not_imported() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn letters_of_connect_become_letters_of_an_embedded_pipeline() {
     assert!((0..10).filter(|n| *n != 3).all(|n| stub.has_applied(&format!("o-{n}"))));
 }
 
-/// Share groups write pointers: the messages are fetched from their topic, and what is gone from it is named.
+/// Share groups write pointers: the messages are fetched from their topic, and missing ones are named.
 #[test]
 fn pointers_of_share_groups_are_followed_and_what_is_gone_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,7 +266,7 @@ fn pointers_of_share_groups_are_followed_and_what_is_gone_is_named() {
             text("__dlq.errors.message", "Offset delivery count exceeded the threshold."),
         ],
     };
-    // One of them twice, as Kafka may do.
+    // One of them is duplicated, as Kafka may do.
     kafka::produce_raw(
         &dlq,
         (0..12).filter(|offset| offset % 2 == 1 || *offset < 4).chain([11]).map(pointer),

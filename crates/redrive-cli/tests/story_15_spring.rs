@@ -1,5 +1,5 @@
-//! Story 15, coming from another framework, without Kafka: letters of a file become letters of an embedded pipeline, once,
-//! whoever is killed meanwhile, and are worked with like any other.
+//! Story 15, coming from another framework, without Kafka: letters of a file become letters of an embedded pipeline,
+//! exactly once despite kills, and can be used like any other.
 
 mod world;
 
@@ -38,7 +38,7 @@ fn import(processor: &Processor) -> (Option<i32>, String) {
     run(processor, &["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"])
 }
 
-/// A letter as a program of somebody's own might write it.
+/// A letter as a user's own program might write it.
 fn line(n: u64) -> String {
     let error = format!(
         "org.springframework.dao.QueryTimeoutException: order {n} took {n} ms\n\tat com.example.Orders.load(Orders.java:{n})"
@@ -56,7 +56,7 @@ fn write(processor: &Processor, lines: &str) {
     std::fs::write(processor.dir.join("letters.ndjson"), lines).unwrap();
 }
 
-/// As with a topic, where each such record is listed with its offset.
+/// Like with a topic, where each such record is listed with its offset.
 #[test]
 fn lines_that_a_named_framework_does_not_understand_are_listed_and_left_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn letters_of_a_file_are_imported_once_edited_by_hand_and_replayed() {
     assert!(said.contains("imported 0   already there 30   refused 1"), "{said}");
     wait_for("the figures", || letters(&processor)["open"] == 30);
 
-    // Grouped, listed, shown with its stack trace, discarded and taken back like any other.
+    // Grouped, listed, shown with its stack trace, discarded and restored like any other.
     let groups = good(&processor, &["dlq", "groups", "orders"]);
     assert!(groups.contains("imported") && groups.contains("30 open in 1 group"), "{groups}");
     let shown = good(&processor, &["dlq", "show", "orders", "o-7"]);
@@ -120,7 +120,7 @@ fn letters_of_a_file_are_imported_once_edited_by_hand_and_replayed() {
     assert!(discarded.starts_with("discarded 1"), "{discarded}");
     good(&processor, &["dlq", "undo", "orders", "d-1"]);
 
-    // Out, edited by hand, and in again: what was not changed is there already.
+    // Exported, edited by hand, and imported again: unchanged letters already exist.
     let exported = processor.cli(&["dlq", "export", "orders"]);
     let exported = stdout(&exported);
     assert_eq!(exported.lines().count(), 30);
@@ -145,7 +145,7 @@ fn letters_of_a_file_are_imported_once_edited_by_hand_and_replayed() {
     assert!(imports[0]["actor"].is_string(), "{imports:?}");
 }
 
-/// The processor is killed while letters come in: what was answered is there, and the same command ends the work.
+/// The processor is killed during an import: answered letters are stored, and the same command completes the import.
 #[test]
 fn an_import_that_is_cut_short_is_run_again_and_imports_each_letter_once() {
     const LETTERS: u64 = 6_000;
@@ -153,7 +153,7 @@ fn an_import_that_is_cut_short_is_run_again_and_imports_each_letter_once() {
     let (_stub, mut processor) = start(dir.path());
     let lines: Vec<String> = (0..LETTERS).map(line).collect();
     write(&processor, &lines.concat());
-    // It gets the second half after the kill, however fast the first one is imported.
+    // The second half is sent after the kill, however fast the first one is imported.
     let mut cut = redrive(&processor.dir)
         .args(["dlq", "import", "--file", "-", "--pipeline", "orders"])
         .args(["--url", &processor.url("")])
@@ -166,7 +166,7 @@ fn an_import_that_is_cut_short_is_run_again_and_imports_each_letter_once() {
     stdin.write_all(lines[..3_000].concat().as_bytes()).unwrap();
     wait_for("some letters", || letters(&processor)["open"].as_u64().is_some_and(|open| open >= 500));
     processor.kill();
-    // It may have given up before it has read all of it.
+    // The command may have given up before reading all of it.
     let _ = stdin.write_all(lines[3_000..].concat().as_bytes());
     drop(stdin);
     assert!(!cut.wait().unwrap().success());

@@ -1,5 +1,5 @@
-//! Story 9 from the first 410 on, through the real binary: what is gone is not called again, over restarts, until somebody
-//! takes it back; stored subscriptions; and no endpoint in anything that people see.
+//! Story 9 from the first 410 on, with the real binary: endpoints that are gone are not called again, across restarts,
+//! until an operator undoes it; stored subscriptions; and no endpoint appears in any output.
 
 #[path = "../../redrive-sinks/tests/push/server.rs"]
 #[allow(dead_code, reason = "the tests of the sinks use the rest")]
@@ -148,7 +148,7 @@ fn messages_name_stored_subscriptions_which_remember_their_key() {
     wait_for("a letter", || letters(&processor).len() == 1);
     assert_eq!(letters(&processor)[0]["reason"], "permanent");
 
-    // A person purges it: the next message goes nowhere.
+    // An operator purges it: the next message is not sent.
     let purged = cli(&processor, &["purge", "push", "user-5512/phone", "--reason", "account closed"]);
     assert_eq!((&purged["state"], &purged["cause"]), (&json!("purged"), &json!("operator")));
     send(&processor, "late", &json!("user-5512/phone"));
@@ -186,7 +186,7 @@ fn a_subscription_that_cannot_be_used_is_refused_with_what_is_wrong_and_not_show
     assert!(answer.json().to_string().contains("not configured here"));
 }
 
-/// A typing error was answered as if it had been done.
+/// Once, a typo was answered as if the change had been made.
 #[test]
 fn an_endpoint_that_nobody_knows_is_not_found_and_the_hint_names_a_command() {
     let runtime = Runtime::new().unwrap();
@@ -214,7 +214,7 @@ fn an_endpoint_that_nobody_knows_is_not_found_and_the_hint_names_a_command() {
     let actions = processor.get("/v1/actions").json();
     assert_eq!(actions["actions"], json!([]), "what was not done is not recorded");
 
-    // One that is simply active is known by the hash that its log line shows.
+    // An active endpoint is known by the hash in its log line.
     send(&processor, "m-1", &subscription(server.port, "/wp/one"));
     let line = || {
         let log = processor.log();
@@ -269,7 +269,7 @@ fn an_event_type_that_there_is_none_of_is_refused_with_the_list() {
     assert!(said.contains("\\\"purge\\\"") && said.contains("purged, cleared"), "{said}");
 }
 
-/// Reads a stream of events until `wanted` is in it.
+/// Reads a stream of events until `wanted` appears.
 fn events_until(port: u16, query: &str, headers: &str, wanted: &str, meanwhile: impl FnOnce()) -> String {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();

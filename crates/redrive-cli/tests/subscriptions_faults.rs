@@ -1,5 +1,5 @@
-//! What can go wrong with subscriptions, through the real binary: a crash before a purge is announced, another hash key, a
-//! damaged log, a key that is gone, messages that cannot be pushed.
+//! Faults with subscriptions, with the real binary: a crash before a purge is announced, a changed hash key, a damaged
+//! log, a missing key, messages that cannot be pushed.
 
 #[path = "../../redrive-sinks/tests/push/server.rs"]
 #[allow(dead_code, reason = "the tests of the sinks use the rest")]
@@ -57,7 +57,7 @@ fn attention(processor: &Processor) -> String {
     processor.get("/v1/pipelines/push").json()["attention"].to_string()
 }
 
-/// The ids and bodies that the owner's system got.
+/// The ids and bodies that the owner's system received.
 fn announced(owner: &PlainServer) -> Vec<(String, Value)> {
     let of = |seen: server::Seen| {
         let id = seen.headers["webhook-id"].to_str().unwrap().to_owned();
@@ -66,7 +66,7 @@ fn announced(owner: &PlainServer) -> Vec<(String, Value)> {
     owner.seen().into_iter().map(of).collect()
 }
 
-/// A purge was told from memory: whoever was killed before the call lost it.
+/// Purges were once announced from memory: a kill before the call lost them.
 #[test]
 fn a_purge_is_announced_after_a_kill_with_the_same_id_and_only_until_it_was_accepted() {
     let runtime = Runtime::new().unwrap();
@@ -100,7 +100,7 @@ fn a_purge_is_announced_after_a_kill_with_the_same_id_and_only_until_it_was_acce
     assert_eq!(accepted[0].1["id"], *accepted[0].0);
     processor.kill();
     processor.restart();
-    // Something else that is announced later shows that nothing comes before it.
+    // A later announcement shows that none is still due before it.
     push(&processor, "m-2", &subscription(server.port, "/wp/other-0f3a77"));
     wait_for("the next one", || announced(&owner).len() > tried.len() + 2);
     let last = announced(&owner).pop().unwrap().1;
@@ -184,7 +184,7 @@ fn a_vapid_key_that_is_still_used_is_missed_at_the_start_in_status_and_by_each_m
     let stored = cli(&processor, &["register", "push", "user-1/phone", &given]);
     let key = stored["key"].as_str().unwrap().to_owned();
     processor.kill();
-    // Rotated as the guide says: nothing to say.
+    // Rotated as in the guide: no warning.
     let previous = format!("previous_vapid_key_files = [\"{}\"]\n", old.display());
     let mut processor = Processor::start(dir.path(), &config(&new, &previous));
     assert_eq!(attention(&processor), "[]");

@@ -1,4 +1,4 @@
-//! Subscriptions on Kafka through the real binary: what one process of the group learns, another one that starts knows.
+//! Subscriptions on Kafka with the real binary: what one process of the group learns, a later one knows.
 #![cfg(feature = "kafka")]
 
 #[path = "../../redrive-sinks/tests/push/server.rs"]
@@ -57,7 +57,7 @@ fn what_one_process_purged_the_next_one_does_not_call() {
     wait_for("a letter", || open(&first) == 1);
     first.signal("TERM");
     first.wait();
-    // Another machine: nothing of the first one's directory is there.
+    // Another machine: without the first one's directory.
     let dir = tempfile::tempdir().unwrap();
     let second = Processor::start(dir.path(), &config(&keys, &topic, "redrive-1", true));
     push(&topic, "m-2", server.port);
@@ -68,7 +68,7 @@ fn what_one_process_purged_the_next_one_does_not_call() {
     assert_eq!(counts["purged"], 1, "{counts}");
 }
 
-/// Each member told of what it had purged itself, from memory: nobody told of it if that one died.
+/// Once, each member announced its own purges from memory: if it died, none did.
 #[test]
 fn a_purge_of_a_member_that_was_killed_is_announced_by_another_and_by_that_one_alone() {
     use std::sync::Arc;
@@ -105,7 +105,7 @@ fn a_purge_of_a_member_that_was_killed_is_announced_by_another_and_by_that_one_a
     let accepted = owner.seen().split_off(tried);
     assert_eq!(accepted.len(), 1);
     assert_eq!(accepted[0].headers["webhook-id"].to_str().unwrap(), id, "the same purge has the same id");
-    // The first one is back: it reads that there is nothing left to announce.
+    // The first member is back, and reads that there is nothing left to announce.
     first.restart();
     wait_for("the same knowledge", || counts(&first)["unannounced"] == 0 && counts(&first)["purged"] == 1);
     assert_eq!(owner.seen().len(), tried + 1);

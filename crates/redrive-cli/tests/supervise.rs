@@ -1,5 +1,5 @@
-//! `redrive processor --supervise` with the real binary: its worker is killed and comes back, and whoever ends the
-//! supervisor has ended both.
+//! `redrive processor --supervise` with the real binary: its worker is killed and restarted, and ending the supervisor
+//! ends both.
 
 mod world;
 
@@ -30,7 +30,7 @@ fn supervised(dir: &Path, url: &str) -> Processor {
     Processor::run(dir, port, &mut command(dir, port, url, &["--supervise"]))
 }
 
-/// The log's events with this message, oldest first.
+/// The events of the log with this message, oldest first.
 fn events(log: &str, message: &str) -> Vec<Value> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line["message"] == message).collect()
@@ -46,13 +46,13 @@ fn send(signal: &str, pid: u64) {
     assert!(sent.success());
 }
 
-/// Whether a process is there; one that ended and was not waited for yet is not.
+/// Whether a process exists; a zombie does not count.
 fn lives(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| state != 'Z')
 }
 
-/// Nobody listens on the port and nobody owns the directory: another processor starts there at once.
+/// Asserts that the port and the directory are free: another processor starts there at once.
 fn all_is_free(dir: &Path, port: u16, url: &str) {
     drop(TcpListener::bind(("127.0.0.1", port)).expect("the port is free"));
     let mut next = Processor::run(dir, port, &mut command(dir, port, url, &[]));
@@ -60,7 +60,7 @@ fn all_is_free(dir: &Path, port: u16, url: &str) {
     assert_eq!(next.wait(), Some(0), "{}", next.log());
 }
 
-/// The third signal kills a worker that does not end; asking for a reload asks for no end.
+/// The third signal kills a worker that does not end; a reload request does not count.
 #[test]
 fn sighup_is_passed_on_and_ends_neither_the_worker_nor_its_supervisor() {
     let dir = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn sighup_is_passed_on_and_ends_neither_the_worker_nor_its_supervisor() {
     assert_eq!(workers(&processor.log()).len(), 1, "{}", processor.log());
     assert_eq!(processor.post(MESSAGES, r#"{"id":"o-1"}"#).status, 202);
     wait_for("a delivery", || receiver.requests_for("o-1").len() == 1);
-    // And it is still a supervisor.
+    // It still supervises.
     send("KILL", workers(&processor.log())[0]);
     wait_for("another worker", || workers(&processor.log()).len() == 2);
     wait_for("its API", || {
@@ -121,7 +121,7 @@ fn one_sigterm_ends_both_in_good_order() {
     all_is_free(dir.path(), processor.port, &receiver.url());
 }
 
-/// systemd tells every process of a unit unless it is told otherwise, so that the worker hears the same SIGTERM twice.
+/// By default systemd signals every process of a unit, so that the worker receives the same SIGTERM twice.
 #[test]
 fn a_sigterm_to_both_at_once_is_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ fn a_second_interrupt_ends_both_now() {
     processor.signal("INT");
     wait_for("the first one to be heard", || processor.get("/readyz").status == 503);
     processor.signal("INT");
-    // Had it waited for the drain, it would have ended with 0.
+    // After a drain it would have ended with 0.
     assert_eq!(processor.wait(), Some(130), "{}", processor.log());
     assert!(!lives(worker));
     all_is_free(dir.path(), processor.port, &Receiver::start(|_| OK).url());
@@ -179,7 +179,7 @@ fn a_configuration_that_is_wrong_is_not_tried_again() {
     assert!(stderr(&output).contains("is not started again"), "{}", stderr(&output));
 }
 
-/// Somebody may repair the disk without thinking of the supervisor: it goes on as soon as the storage does.
+/// The disk may be repaired without touching the supervisor: it continues as soon as storage works.
 #[test]
 fn storage_that_keeps_failing_is_tried_again_until_it_is_repaired() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What somebody sees who starts a processor in a terminal: every fact once, and nothing about its own innards.
+//! What a user who starts a processor in a terminal sees: every fact once, and no internals.
 
 mod world;
 
@@ -6,12 +6,12 @@ use world::process::redrive;
 use world::terminal::Terminal;
 use world::{config, free_port, wait_for};
 
-/// How many lines have all these words.
+/// How many lines contain all these words.
 fn with(lines: &[String], words: &[&str]) -> usize {
     lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
 }
 
-/// Starts a processor, stops it with ^C once it runs, and gives what the terminal showed.
+/// Starts a processor, stops it with ^C once it runs, and returns what the terminal showed.
 fn played(engine: &str) -> (u16, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
@@ -19,7 +19,7 @@ fn played(engine: &str) -> (u16, Vec<String>) {
         .replace("@DIR@", "data")
         .replace("@LISTEN@", &format!("127.0.0.1:{port}"));
     std::fs::write(dir.path().join("redrive.toml"), text).unwrap();
-    // With colours, as a terminal has them.
+    // With colours, as on a terminal.
     let mut command = redrive(dir.path());
     let mut terminal = Terminal::spawn(command.arg("processor").env_remove("NO_COLOR"));
     terminal.wait_for_line("API");

@@ -1,4 +1,4 @@
-//! `redrive webhook verify` on what a processor really sent.
+//! `redrive webhook verify` on requests that a processor sent.
 
 mod world;
 
@@ -49,7 +49,7 @@ fn what_a_pipeline_signs_is_verified_by_hand() {
     let bad = verify("other", &["--any-age"]);
     assert_eq!(bad.status.code(), Some(1));
     assert!(stdout(&bad).starts_with("not valid: no signature matches"), "{}", stdout(&bad));
-    // A key of the other kind in the same file does not hide why the right kind fails.
+    // A key of another kind in the same file does not hide why the right kind fails.
     let mixed = format!("{}\nwhpk_{}\n", SECRET.replace("bmV3", "b2xk"), "A".repeat(43) + "=");
     std::fs::write(dir.path().join("mixed"), mixed).unwrap();
     let bad = verify("mixed", &["--any-age"]);

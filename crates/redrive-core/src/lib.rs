@@ -2,17 +2,17 @@
 //!
 //! # Layout, in the order a message meets it
 //!
-//! - [`time`], [`random`]: points in time and drawn numbers
+//! - [`time`], [`random`]: points in time and random numbers
 //! - [`text`]: durations, rates, shares and paths as people write them; printable text
 //! - [`message`]: what is delivered, and its one wire form
-//! - [`retry`]: what came back from an attempt, how long a retry waits, and [`fn@decide`], the one function that decides
-//! - [`policy`]: what a user sets, the one validator, and the profiles
+//! - [`retry`]: the outcome of an attempt, how long a retry waits, and [`fn@decide`], the one function that decides
+//! - [`policy`]: user settings, the one validator, and the profiles
 //! - [`protection`]: whether a sink may be called, and how often; how many retries and dead letters are too many; which
 //!   messages may have crashed the process
 //! - [`fingerprint`]: which dead letters belong together
 //! - [`forecast`]: what a policy implies, before anything runs
 //!
-//! Nothing in this crate does I/O, reads a clock or draws a random number: all of them are arguments.
+//! Nothing in this crate does I/O, reads a clock or draws a random number: times and random numbers are arguments.
 
 #![warn(missing_docs, unreachable_pub)]
 

@@ -1,6 +1,6 @@
-//! A random number as an argument: the caller draws it, the decision only spends it. And the one generator.
+//! A random number as an argument: the caller draws it, the decision uses it. And the one generator.
 
-/// One drawn 64-bit number. The same number always gives the same decision, so a run can be repeated from its seed.
+/// A drawn 64-bit number. The same number always gives the same decision, so a run can be repeated from its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Random(pub u64);
 
@@ -53,12 +53,12 @@ impl SplitMix64 {
         from + self.below(to.saturating_sub(from) + 1)
     }
 
-    /// True in so many of a hundred draws.
+    /// True with a probability of `percent`.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these, of which there is at least one.
+    /// Picks one of these, of which there must be at least one.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

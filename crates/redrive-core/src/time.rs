@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// A wall-clock instant in whole milliseconds. All arithmetic saturates: no input can make a delay wrap.
+/// A wall-clock time in whole milliseconds. All arithmetic saturates: no input can make a delay wrap.
 ///
 /// ```
 /// use redrive_core::Time;
@@ -18,34 +18,34 @@ use std::time::{Duration, SystemTime};
 pub struct Time(u64);
 
 impl Time {
-    /// The beginning of 1970.
+    /// The Unix epoch.
     pub const ZERO: Self = Self(0);
-    /// Later than anything.
+    /// The latest possible time.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many milliseconds after the beginning of 1970.
+    /// A time in milliseconds since the Unix epoch.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms)
     }
 
-    /// Milliseconds since the beginning of 1970.
+    /// Milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// This instant plus `span`; stays at the end of time instead of wrapping.
+    /// This time plus `span`; saturates instead of wrapping.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(millis(span)))
     }
 
-    /// The time that passed since `earlier`; zero if `earlier` lies ahead.
+    /// The time that passed since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Whole milliseconds; an instant before 1970 becomes [`Time::ZERO`].
+/// Whole milliseconds; a time before 1970 becomes [`Time::ZERO`].
 impl From<SystemTime> for Time {
     fn from(at: SystemTime) -> Self {
         at.duration_since(SystemTime::UNIX_EPOCH)

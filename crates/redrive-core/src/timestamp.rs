@@ -1,4 +1,4 @@
-//! Points in time as people and programs exchange them: RFC 3339, `2026-11-15T21:40:05.120Z`.
+//! Times as people and programs exchange them: RFC 3339, `2026-11-15T21:40:05.120Z`.
 
 use crate::Time;
 
@@ -6,7 +6,7 @@ const DAY_MS: u64 = 86_400_000;
 /// The end of the year 9999; RFC 3339 has no later year.
 const LATEST_MS: u64 = 253_402_300_799_999;
 
-/// In UTC with milliseconds. What lies behind the year 9999 is shown as its end.
+/// Formats in UTC with milliseconds. Times after the year 9999 are shown as its end.
 pub fn print(time: Time) -> String {
     let ms = time.as_millis().min(LATEST_MS);
     let (year, month, day) = date_of(ms / DAY_MS);
@@ -16,7 +16,7 @@ pub fn print(time: Time) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Reads a time with `Z` or an offset; parts of a millisecond are cut off. `None` if it is none, or before 1970.
+/// Reads a time with `Z` or an offset; parts of a millisecond are cut off. `None` if it is malformed, or before 1970.
 pub fn parse(text: &str) -> Option<Time> {
     let number = |range: std::ops::Range<usize>| {
         let digits = text.get(range)?;

@@ -1,4 +1,4 @@
-//! The breaker over time: when it opens, whom it asks, when it closes, and that it always comes to an end.
+//! The breaker over time: when it opens, which messages probe, when it closes, and that an incident always ends.
 
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ fn what_was_open_is_open_for_the_next_process() {
     assert_eq!(next.view(), breaker.view());
     assert_eq!(next.tick(at(89_999)), None);
     assert_eq!(next.tick(at(90_000)), Some(BreakerChange::Probing { round: 2 }));
-    // Cut short in the middle of a round, the next one asks at once; turned off, nobody is kept away.
+    // After an interrupted round the next process probes at once; with the breaker turned off nothing is gated.
     let left = next.still_open(at(90_500)).unwrap();
     assert_eq!(left.next_probe, at(90_500));
     let mut off = Breaker::new(BreakerSettings::off());
@@ -221,8 +221,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens: nothing is wanted while it is open, a round makes no more calls than it has probes, and it never
-    /// waits longer than the longest cooldown.
+    /// Whatever happens: no probe is wanted while it is open, a round makes no more calls than it has probes, and the
+    /// wait never exceeds the longest cooldown.
     #[test]
     fn it_keeps_its_bounds(steps in proptest::collection::vec(step(), 1..400), probes in 1_u32..8, min in 1_u32..30) {
         let mut settings = BreakerSettings { probes, ..BreakerSettings::default() };
@@ -259,14 +259,14 @@ proptest! {
         }
     }
 
-    /// A share of failures at or above the bound opens it, one below does not, whatever the order.
+    /// A share of failures at or above the limit opens it, one below does not, in any order.
     #[test]
     fn it_opens_exactly_at_its_share(failed in 0_u32..=100, percent in 1_u16..=100) {
         let mut settings = BreakerSettings::default();
         settings.fast.failures = Ratio::percent(percent);
         settings.fast.min = 100;
         let mut breaker = Breaker::new(settings);
-        // Good ones first: the last one that is looked at is a failure.
+        // Successes first, so that the last one is a failure.
         let signs = (0..100).map(|n| if n < 100 - failed { Sign::Good } else { DOWN });
         let opened = (0_u64..).zip(signs).any(|(n, sign)| breaker.first_attempt(n, sign, at(0)).is_some());
         prop_assert_eq!(opened, failed > 0 && failed >= u32::from(percent));
@@ -279,7 +279,7 @@ fn retried(message: u64) -> Retried {
     Retried { message, first_failed: Some(at(0)) }
 }
 
-/// After an hour of outage most of what is left are retries.
+/// After an hour of outage most of the messages are retries.
 #[test]
 fn messages_that_are_tried_again_open_it_where_the_sink_cannot_be_reached() {
     let mut breaker = Breaker::new(BreakerSettings::default());
@@ -297,7 +297,7 @@ fn a_message_that_is_tried_again_and_again_counts_once() {
     for n in 0..10_000 {
         assert_eq!(breaker.later_attempt(retried(7), REFUSED, at(600_000 + n * 100)), None);
     }
-    // Its first attempt is in the window: that one counts.
+    // Its first attempt is in the window and counts.
     for n in 0..19 {
         assert_eq!(breaker.first_attempt(n, REFUSED, at(5_000_000)), None);
         let own = Retried { message: n, first_failed: Some(at(5_000_000)) };
@@ -323,7 +323,7 @@ fn the_latest_outcome_of_a_message_counts() {
     assert!(breaker.later_attempt(retried(37), REFUSED, at(now + 2_000)).is_some());
 }
 
-/// What is left of a batch is what fails: its poison comes back together, in a healthy sink.
+/// The bad messages of a batch remain and come back together, while the sink is healthy.
 #[test]
 fn a_wave_of_bad_messages_does_not_open_it() {
     let mut breaker = Breaker::new(BreakerSettings::default());
@@ -368,7 +368,7 @@ fn retries_of_an_ordinary_day_do_not_open_it() {
     }
 }
 
-/// Letters that are put back into a service that is not there.
+/// Letters that are replayed to a service that is down.
 #[test]
 fn replayed_letters_open_it_each_once() {
     let mut breaker = Breaker::new(BreakerSettings::default());

@@ -145,7 +145,7 @@ fn a_stale_connection_is_tried_again_at_once_a_few_times() {
     assert_eq!(at(RECONNECTS_MAX - 1, 0), deferred(Duration::ZERO, Some(0)));
     assert_eq!(at(RECONNECTS_MAX, 0), counted(secs(5), Some(0)));
     assert_eq!(at(RECONNECTS_MAX, 3), Decision::DeadLetter(Reason::MaxRetries));
-    // One that asks for patience is given it.
+    // If the downstream asks to wait, the wait is honoured.
     let patient = on(&tiered(), &failed(0), asking(Class::Reconnect, secs(20)));
     assert_eq!(patient, counted(secs(20), Some(1)));
 }
@@ -196,7 +196,7 @@ fn crashes_outside_the_window_start_again_and_the_attempts_end_them() {
 
 #[test]
 fn an_outage_defers_what_would_be_dead() {
-    // the only place where the outage matters.
+    // the only case in which the outage matters.
     for class in [Class::Transient, Class::RateLimited] {
         let decision = with(&tiered(), &failed(3), Outcome::failed(class), DOWN, Budget::Unlimited, LOW);
         assert_eq!(decision, deferred(DEFER_MIN, Some(0)));
@@ -271,7 +271,7 @@ fn while_waiting_the_deadline_wins_over_the_outage() {
 
 #[test]
 fn a_retry_that_would_start_at_the_deadline_is_not_made() {
-    // S1-12 S1-31 S1-32: equality goes to the dead letters.
+    // S1-12 S1-31 S1-32: a retry due exactly at the deadline is dead-lettered.
     let at = |left_ms| {
         let meta = Meta { deadline: Some(NOW.plus(Duration::from_millis(left_ms))), ..Meta::default() };
         on(&tiered(), &meta, Outcome::failed(Class::Transient))
@@ -379,8 +379,8 @@ fn an_empty_budget_defers_or_parks_as_the_policy_says() {
     assert_eq!(at(&defers, &held), Decision::DeadLetter(Reason::HoldExpired));
 }
 
-/// The outage gate stands above the budget: in an outage every retry fails, and an empty budget says nothing about the
-/// message that met it.
+/// The outage gate takes precedence over the budget: in an outage every retry fails, and an empty budget says nothing
+/// about a single message.
 #[test]
 fn an_empty_budget_parks_nothing_while_the_sink_is_down() {
     let empty = Budget::Tokens { remaining: 0, next_in: secs(12) };

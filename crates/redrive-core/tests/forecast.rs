@@ -1,4 +1,4 @@
-//! What a policy implies, in numbers that the code that runs must keep.
+//! What a policy implies, in numbers that the running code must keep.
 
 use std::time::Duration;
 
@@ -97,13 +97,13 @@ fn without_retries_every_failure_is_a_dead_letter() {
 
 #[test]
 fn dead_letters_diverge_above_the_share_that_people_can_look_at() {
-    // Story 12: 200/s of triage at 50,000/s are 0.40 %.
+    // Story 12: a triage of 200/s at 50,000/s is 0.40 %.
     let forecast = Policy::default().forecast();
     let shares = Shares { transient: 0.15, failing_twice: 1.0 / 3.0, poison: 0.01 };
     assert!((forecast.divergence(shares, 50_000.0, 200.0).unwrap() - 0.004).abs() < 1e-9);
     assert_eq!(forecast.divergence(shares, 100.0, 200.0), Some(1.0));
 
-    // With one retry, what fails twice is dead too, and leaves less room for poison or none.
+    // With one retry, messages that fail twice are dead too, which leaves less room for poison, or none.
     let one_retry = Policy::fixed("1s").retries(1).build().unwrap().forecast();
     assert_eq!(one_retry.divergence(shares, 50_000.0, 200.0), None);
     assert!((one_retry.divergence(shares, 1_000.0, 60.0).unwrap() - 0.01).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! What an outage does, against what can be computed by hand.
+//! The effect of an outage, compared with values computed by hand.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn jitter_flattens_the_echo_and_not_the_first_wave() {
 #[test]
 fn recovery_is_counted_from_the_end_of_the_outage_and_the_dead_never_recover() {
     let forecast = tiers("none").outage(secs(60));
-    // Who arrived in the first 25 s waits for the third tier: up to 335 - 35 = 300 s after the end.
+    // Messages that arrived in the first 25 s wait for the third tier: up to 335 - 35 = 300 s after the end.
     near_secs(forecast.recovery(0.5).unwrap(), 26, 2);
     near_secs(forecast.recovery(0.99).unwrap(), 299, 2);
     assert_eq!(forecast.recovery(0.0).unwrap(), forecast.recovery(0.00001).unwrap());
@@ -69,7 +69,7 @@ fn recovery_is_counted_from_the_end_of_the_outage_and_the_dead_never_recover() {
 
 #[test]
 fn every_attempt_in_the_outage_is_wasted() {
-    // Without jitter a message makes 1, 2, 3 attempts when it arrives in the last 5 s, before that, in the first 25 s.
+    // Without jitter a message makes 1 attempt if it arrives in the last 5 s, 2 before that, and 3 in the first 25 s.
     let wasted = tiers("none").outage(secs(60)).wasted;
     near(wasted, (5.0 + 2.0 * 30.0 + 3.0 * 25.0) / 60.0, 0.01);
 }
@@ -77,7 +77,7 @@ fn every_attempt_in_the_outage_is_wasted() {
 #[test]
 fn a_ttl_ends_messages_in_the_outage() {
     let policy = Policy::tiers(["5s", "30s", "5m"]).jitter("none").ttl("20s").build().unwrap();
-    // The second wait passes the deadline: whoever is not delivered by the first retry is dead at once.
+    // The second wait passes the deadline: a message not delivered by the first retry is dead at once.
     near(policy.outage(secs(60)).dead, 55.0 / 60.0, 0.01);
 }
 

@@ -1,9 +1,9 @@
-//! The wire form at its edges: the largest parts, the smallest, and damage in each of them.
+//! The wire form at its edges: the largest parts, the smallest ones, and damage in each of them.
 
 use redrive_core::message::{MessageError, limits};
 use redrive_core::{Message, Time};
 
-/// Where the header count stands in the wire form, and where the id starts.
+/// Offset of the header count in the wire form.
 const HEADER_COUNT_AT: usize = 6;
 const ID_AT: usize = 32;
 

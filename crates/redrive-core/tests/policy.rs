@@ -12,7 +12,7 @@ fn faults(builder: &PolicyBuilder) -> Vec<PolicyFault> {
     builder.build().expect_err("a fault").0
 }
 
-/// The only fault, as a user sees it.
+/// The only fault, as shown to a user.
 fn fault(builder: &PolicyBuilder) -> String {
     let faults = faults(builder);
     assert_eq!(faults.len(), 1, "{faults:?}");
@@ -118,7 +118,7 @@ fn retries_and_attempts_exclude_each_other() {
         fault(&Policy::fixed("1s").retries(3).attempts(4)),
         "both `retries = 3` and `attempts = 4` are set\n  fix: keep `retries = 3` or `attempts = 4`"
     );
-    // Whatever else is wrong with either number, the one thing to repair first is that there are two.
+    // Whatever else is wrong with either number, the first thing to repair is that there are two.
     for both in [Policy::tiers(["5s"]).retries(9).attempts(2), Policy::fixed("1s").retries(5_000).attempts(0)]
     {
         let found = faults(&both);
@@ -315,7 +315,7 @@ fn an_unknown_profile_is_answered_with_the_nearest() {
     assert_eq!((fault.key.as_str(), fault.value.as_str()), ("profile", "webhook"));
 }
 
-/// Senders of webhooks go on for a day; the literal `webhooks` ends after minutes and stays what it is.
+/// Webhook senders retry for a day; the literal `webhooks` profile ends after minutes and stays as it is.
 #[test]
 fn webhooks_can_be_tried_for_a_day() {
     let waits = |profile: &str| Policy::profile(profile).build().unwrap().forecast();

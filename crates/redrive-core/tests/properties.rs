@@ -1,4 +1,4 @@
-//! What holds for every policy, every sequence of outcomes and every number.
+//! Properties that hold for every policy, every sequence of outcomes and every number.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn any_budget() -> impl Strategy<Value = Budget> {
     ]
 }
 
-/// Only settings that pass the validator, over every kind of schedule and jitter.
+/// Policies that pass the validator, over every kind of schedule and jitter.
 fn any_policy() -> impl Strategy<Value = Policy> {
     let schedule = prop_oneof![
         prop::collection::btree_set(1..1_000_000_u64, 1..6).prop_map(|tiers| PolicySettings {
@@ -102,7 +102,7 @@ fn any_step() -> impl Strategy<Value = (Outcome, Health, Budget, Random)> {
     (any_failure(), any_health(), any_budget(), any::<u64>().prop_map(Random))
 }
 
-/// What Retry-After asks for, as far as the policy honours it.
+/// The Retry-After, as far as the policy honours it.
 fn honoured(policy: &Policy, outcome: &Outcome) -> Duration {
     match outcome {
         Outcome::Failed { retry_after: Some(asked), .. } => (*asked).min(policy.retry_after_max()),
@@ -123,7 +123,7 @@ proptest! {
         let mut now = START;
         let mut meta = Meta { created: now, deadline: policy.deadline(now), replays, ..Meta::default() };
         let mut calls = 0_u64;
-        // The same few steps again and again are the worst a downstream can do for longest.
+        // Repeating the same few steps is the worst case of a downstream over time.
         for (outcome, health, budget, random) in steps.iter().cycle() {
             calls += 1;
             prop_assert!(calls <= forecast.calls_max, "{} calls, {} allowed", calls, forecast.calls_max);

@@ -1,4 +1,4 @@
-//! The seeds' own numbers, each through a whole life of a message.
+//! The numbers of the seeds, each through the whole life of a message.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redrive_core::{
 const LOW: Random = Random(0);
 const HIGH: Random = Random(u64::MAX);
 
-/// Fails with `class` until the message is dead: the waits in milliseconds, and the reason.
+/// Fails with `class` until the message is dead; returns the waits in milliseconds and the reason.
 fn life(policy: &PolicyBuilder, class: Class, random: Random) -> (Vec<u64>, Reason) {
     let policy = policy.build().unwrap();
     let mut now = Time::from_millis(1_700_000_000_000);

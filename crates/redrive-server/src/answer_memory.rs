@@ -1,5 +1,5 @@
-//! Memory for answers: bounded for all of them together, as it is for the bodies of requests. A client that is slow to read
-//! a large answer holds its own share of it only.
+//! Memory for answers: bounded for all of them together, like that for request bodies. A client that reads a large
+//! answer slowly holds only its own share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::answer::Json;
 use crate::options::GRAIN_BYTES;
 use crate::problem::{Code, Problem};
 
-/// Answers up to this size are not counted: their number is that of the connections.
+/// Answers up to this size are not counted: the number of connections bounds them.
 const SMALL_BYTES: u64 = 64 * 1024;
-/// What is set aside while a page of letters is read and written as JSON: the letters, their text, and the answer.
+/// Reserved while a page of letters is read and serialised: the letters, their text, and the answer.
 const BUILD_BYTES: usize = 64 * 1024 * 1024;
-/// How long a request waits for that much.
+/// How long a request waits for that memory.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Answers {
-    /// In grains.
+    /// In units of [`GRAIN_BYTES`].
     pool: Arc<Semaphore>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Answers {
 #[derive(Debug)]
 pub(crate) struct AnswerMemory(OwnedSemaphorePermit);
 
-/// Marks an answer that has its share, or needs none because all of its kind are the same bytes.
+/// Marks an answer that has reserved its memory, or needs none because all answers of its kind share the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held;
 
@@ -44,7 +44,7 @@ impl Answers {
         Self { pool: Arc::new(Semaphore::new(grains)) }
     }
 
-    /// Room for a large answer, before anything is read for it. Those who want some wait in line.
+    /// Reserves memory for a large answer, before anything is read for it. Requests wait in order.
     pub async fn room(&self) -> Result<AnswerMemory, Problem> {
         let room = self.pool.clone().acquire_many_owned(grains(BUILD_BYTES));
         match tokio::time::timeout(ROOM_WAIT, room).await {
@@ -53,14 +53,14 @@ impl Answers {
         }
     }
 
-    /// An answer that keeps its share of the memory until the client has taken it.
+    /// An answer that holds its memory until the client has read it.
     pub async fn hold(&self, response: Response, room: Option<AnswerMemory>) -> Result<Response, Problem> {
         let (mut head, body) = response.into_parts();
         let bytes = body.collect().await.map_err(|_| busy())?.to_bytes();
         let wanted = grains(bytes.len());
         let mut share = match room {
             Some(AnswerMemory(mut room)) => {
-                // What was set aside beyond the answer goes back.
+                // Return the part of the reservation that the answer does not need.
                 let beyond = (room.num_permits() as u32).saturating_sub(wanted);
                 drop(room.split(beyond as usize));
                 room
@@ -78,7 +78,7 @@ impl Answers {
     }
 }
 
-/// The bytes of an answer; the connection holds them until they are written.
+/// The bytes of an answer; the connection holds them until they are sent.
 struct OwnedAnswer {
     bytes: Bytes,
     _share: OwnedSemaphorePermit,
@@ -90,7 +90,7 @@ impl AsRef<[u8]> for OwnedAnswer {
     }
 }
 
-/// Counts whatever a handler has not counted itself.
+/// Counts answers that their handlers have not counted.
 pub(crate) async fn count(State(answers): State<Answers>, response: Response) -> Response {
     let is_small = response.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES);
     if is_small || response.extensions().get::<Held>().is_some() {
@@ -99,8 +99,8 @@ pub(crate) async fn count(State(answers): State<Answers>, response: Response) ->
     answers.hold(response, None).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// Builds and serialises an answer that may have megabytes on a blocking thread, so that the workers stay free for other
-/// requests, `/livez` among them. Take [`Answers::room`] first: it bounds how many run at once.
+/// Builds and serialises an answer of possibly many megabytes on a blocking thread, so that the workers stay free for
+/// other requests, such as `/livez`. Take [`Answers::room`] first: it limits how many run concurrently.
 pub(crate) async fn large<T: Serialize + 'static>(
     build: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Response, Problem> {
@@ -175,7 +175,7 @@ mod tests {
         assert!(answers.hold(answer(110 * MIB), Some(room)).await.is_err());
     }
 
-    /// Takes until another task has run to be serialised.
+    /// Its serialisation takes until another task has run.
     struct Slow(Mutex<Receiver<()>>);
 
     impl Serialize for Slow {
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Twenty readers of 30 MB each made `/livez` take 20 s: their pages were serialised on the workers.
+    /// Once, twenty readers of 30 MB each slowed `/livez` to 20 s: their pages were serialised on the workers.
     #[tokio::test(flavor = "current_thread")]
     async fn a_large_answer_leaves_the_workers_free() {
         let (ran, others_ran) = channel();

@@ -1,4 +1,4 @@
-//! Reading request bodies: bounded each, bounded together, and not for ever.
+//! Reads request bodies: limited individually and together, and in time.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::options::GRAIN_BYTES;
 use crate::problem::{Code, Problem};
 use crate::state::Shared;
 
-/// How long a sender may take for its body.
+/// How long a sender may take to send its body.
 const BODY_WAIT: Duration = Duration::from_secs(30);
-/// What is read of a body where there should be none: enough for an empty object, and to say what is wrong with it.
+/// How much is read of an unexpected body: enough for an empty object, and to describe the problem.
 const NO_BODY_BYTES_MAX: usize = 4 * 1024;
 
-/// A body, with its share of the memory for bodies until it is dropped.
+/// A body that holds its share of the memory for bodies until dropped.
 #[derive(Debug)]
 pub(crate) struct HeldBody {
     pub bytes: Bytes,
     _share: OwnedSemaphorePermit,
 }
 
-/// Reads a body to its end. Its share of the memory grows with what has arrived, not with what was announced: a sender
-/// that takes its time keeps no other out.
+/// Reads a body to its end. Its share of the memory grows with the data received, not with the announced length: a slow
+/// sender does not block others.
 pub(crate) async fn hold(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<HeldBody, Problem> {
     hold_up_to(shared, headers, body, shared.body_bytes_max).await
 }
 
-/// For a request that takes no body: an empty one and `{}` are as good as none. Anything else was meant to say something,
-/// so the request is refused rather than carried out without it.
+/// For a request without a body: an empty one and `{}` are accepted. Anything else must have had a purpose, so the
+/// request is refused rather than carried out without it.
 pub(crate) async fn expect_none(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<(), Problem> {
     if body.is_end_stream() {
         return Ok(());
@@ -85,7 +85,7 @@ async fn read(shared: &Shared, mut body: Body, max: usize) -> Result<HeldBody, P
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        // A sender that went away will not read the answer.
+        // A sender that disconnected will not read the answer.
         let Ok(part) = frame.map_err(|_| too_large(max))?.into_data() else { continue };
         let held = first.len() + all.len();
         let arrived = held + part.len();
@@ -96,7 +96,7 @@ async fn read(shared: &Shared, mut body: Body, max: usize) -> Result<HeldBody, P
         if more > 0 {
             share.merge(take_share(shared, more)?);
         }
-        // Most bodies come in one piece, which is kept as it is.
+        // Most bodies arrive in one piece, which is kept without a copy.
         if held == 0 {
             first = part;
         } else {

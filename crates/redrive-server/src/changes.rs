@@ -1,4 +1,4 @@
-//! Requests that change something run to their end, whatever their client does: one that goes away in the middle must not
+//! Runs requests that change something to their end, whatever their client does: one that disconnects midway must not
 //! leave half of a discard behind.
 
 use std::future::Future;
@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 
 use crate::problem::{Code, Problem};
 
-/// Changes whose clients have gone and that still run. A client that is there costs a connection, of which there are not
-/// many; one that has gone costs nothing, so what it left behind is counted.
+/// The maximum number of running changes whose clients have disconnected. A connected client uses one of a limited
+/// number of connections; a disconnected one uses none, so its changes are counted.
 const ABANDONED_MAX: usize = 64;
 
-/// The changes that run. Clones count together.
+/// The running changes. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes(Arc<Counts>);
 
@@ -27,8 +27,8 @@ struct Counts {
 }
 
 impl Changes {
-    /// Carries a request out in a task of its own, which goes on when this future is dropped. Refused while too many are
-    /// left of clients that have gone.
+    /// Carries out a request in a separate task, which continues when this future is dropped. Refused while too many
+    /// changes of disconnected clients are running.
     pub async fn carry_out(&self, change: impl Future<Output = Response> + Send + 'static) -> Response {
         if self.0.abandoned.load(Ordering::SeqCst) >= ABANDONED_MAX {
             let message = "too many changes are still running whose clients have gone";
@@ -47,7 +47,7 @@ impl Changes {
         match ended {
             Ok(response) => response,
             Err(error) => match error.try_into_panic() {
-                // As if it had run here: the connection ends with it.
+                // As if it had run here, so that the connection ends too.
                 Ok(panic) => resume_unwind(panic),
                 Err(_) => Problem::new(Code::Stopping, "the server is stopping", "look whether it was done")
                     .into_response(),
@@ -55,7 +55,7 @@ impl Changes {
         }
     }
 
-    /// Waits until none runs.
+    /// Waits until no change is running.
     pub async fn all_ended(&self) {
         loop {
             let ended = self.0.ended.notified();
@@ -67,7 +67,7 @@ impl Changes {
     }
 }
 
-/// A change until it has ended, also by a panic.
+/// A running change, dropped when it ends, even by a panic.
 #[derive(Debug)]
 struct Running {
     counts: Arc<Counts>,
@@ -92,14 +92,14 @@ impl Drop for Running {
     }
 }
 
-/// The client that waits for a change.
+/// The client waiting for a change.
 struct Client {
     running: Weak<Running>,
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Held for this moment, so it cannot end between the two.
+        // Held here, so that the change cannot end between the check and the count.
         let Some(running) = self.running.upgrade() else { return };
         if !running.is_abandoned.swap(true, Ordering::SeqCst) {
             running.counts.abandoned.fetch_add(1, Ordering::SeqCst);
@@ -117,7 +117,7 @@ mod tests {
         (changes.0.running.load(Ordering::SeqCst), changes.0.abandoned.load(Ordering::SeqCst))
     }
 
-    /// A change that ends when it is told to, and has begun when this returns; its client is still there.
+    /// A change that has started when this returns and ends on request; its client is still connected.
     async fn begun(changes: &Changes) -> (tokio::task::JoinHandle<Response>, Arc<Notify>) {
         let (begin, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (begins, ends) = (Arc::clone(&begin), Arc::clone(&end));

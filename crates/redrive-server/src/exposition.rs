@@ -1,14 +1,14 @@
 //! The text format of Prometheus (version 0.0.4): a writer, and a linter for tests.
 //!
-//! It is our own because the figures are plain numbers already. A metrics library would want to own the counters, or
-//! have a collector around each of them; writing the lines is less code than either, and one dependency less.
+//! We do not use a metrics library because the figures are plain numbers already. A library would own the counters, or
+//! need a collector around each of them; writing the lines is less code than either, and one dependency less.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use redrive::figures::Histogram;
 
-/// What kind of numbers a metric has.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Counter,
@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// Everything there is to say about a metric besides its numbers.
+/// The description of a metric, without its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub name: &'static str,
@@ -64,7 +64,7 @@ impl Exposition {
 }
 
 impl Samples<'_> {
-    /// One number; `labels` in the order of the metric's label names.
+    /// Writes one value; `labels` are in the order of the metric's label names.
     pub fn value(&mut self, labels: &[&str], value: f64) {
         self.line("", labels, None, value);
     }
@@ -83,7 +83,7 @@ impl Samples<'_> {
 
     fn line(&mut self, suffix: &str, labels: &[&str], bound: Option<f64>, value: f64) {
         debug_assert_eq!(labels.len(), self.metric.labels.len(), "{}", self.metric.name);
-        // What is not a number says nothing, and breaks sums over it.
+        // NaN carries no information, and breaks sums over it.
         if value.is_nan() {
             return;
         }
@@ -107,7 +107,7 @@ fn number(value: f64) -> String {
     if value.is_infinite() { if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned() } else { value.to_string() }
 }
 
-/// What is wrong with an exposition, by the rules a scraper and a reviewer would hold against it.
+/// The faults of an exposition, by the rules of scrapers and reviewers.
 pub fn lint(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let mut declared = HashSet::new();
@@ -194,7 +194,7 @@ pub fn lint(text: &str) -> Vec<String> {
     faults
 }
 
-/// A bound of a bucket as it was meant: seconds made from whole nanoseconds may be off in the last of 17 digits.
+/// A bucket bound without rounding noise: seconds computed from whole nanoseconds may be off in the last of 17 digits.
 fn without_noise(bound: f64) -> f64 {
     format!("{bound:.9e}").parse().unwrap_or(bound)
 }

@@ -1,9 +1,9 @@
-//! The id or the tenant of a message, taken from where the pipeline says it stands.
+//! Extracts the id or the tenant of a message from its configured location.
 
 use redrive_core::Pick;
 use serde_json::Value;
 
-/// The text found there. Numbers are taken as they are written; anything else but text is not an id.
+/// The text at that location. Numbers are used as written; other types are not ids.
 pub fn find(pick: &Pick, payload: Option<&[u8]>, headers: &[(String, String)]) -> Option<String> {
     match pick {
         Pick::Json(pointer) => {

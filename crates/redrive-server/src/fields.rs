@@ -1,5 +1,5 @@
-//! Says which field of a JSON object is wrong, what was given and what is wanted. Used once an object could not be read:
-//! reading goes straight through serde_json, whose errors name neither the field nor what to write.
+//! Explains which field of a JSON object is wrong, its value and what is expected. Used after parsing failed: normal
+//! parsing goes directly through serde_json, whose errors name neither the field nor what to write.
 
 use std::fmt::{self, Display};
 
@@ -9,15 +9,15 @@ use serde::de::value::MapDeserializer;
 use serde::de::{self, Deserializer, Expected, IntoDeserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The longest value that is repeated in a fault.
+/// The maximum length of a value repeated in a fault.
 const GIVEN_CHARS_MAX: usize = 40;
 
-/// What is wrong with one field, and what to write instead.
+/// A fault in one field, and what to write instead.
 #[derive(Debug)]
 pub struct FieldFault {
     pub message: String,
     pub hint: Option<String>,
-    /// Whether there is no such field.
+    /// Whether the field does not exist.
     pub is_unknown: bool,
 }
 
@@ -27,13 +27,13 @@ impl FieldFault {
     }
 }
 
-/// The first field that keeps `text` from being a `T`, if `text` is a JSON object and its fields are the reason.
+/// The first field that prevents `text` from being a `T`, if `text` is a JSON object and a field is the reason.
 pub fn find<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Option<FieldFault> {
     let Fields(fields) = serde_json::from_slice(text).ok()?;
     T::deserialize(MapDeserializer::new(fields.into_iter())).err()
 }
 
-/// The fields of an object, in their order and unread.
+/// The fields of an object, in order and unparsed.
 struct Fields<'de>(Vec<(String, Field<'de>)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// The value of one field. It knows the name, so that faults can say it.
+/// The value of one field, with its name for faults.
 struct Field<'de> {
     name: String,
     raw: &'de RawValue,
@@ -79,7 +79,7 @@ fn shortened(given: &str) -> String {
     }
 }
 
-/// Reads the value as serde_json would, and says in our words why it could not.
+/// Parses the value like serde_json, but reports faults in our words.
 macro_rules! read_as {
     ($($method:ident: $wanted:expr, $example:expr;)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
@@ -96,7 +96,7 @@ impl<'de> Deserializer<'de> for Field<'de> {
         if self.raw.get() == "null" { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    /// The visitor describes what it wants.
+    /// The visitor describes what it expects.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         let wanted = (&visitor as &dyn Expected).to_string();
         let read = serde_json::Deserializer::from_str(self.raw.get()).deserialize_any(visitor);
@@ -108,7 +108,7 @@ impl<'de> Deserializer<'de> for Field<'de> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, FieldFault> {
-        // `RawValue` is read this way.
+        // `RawValue` is parsed this way.
         let read =
             serde_json::Deserializer::from_str(self.raw.get()).deserialize_newtype_struct(name, visitor);
         read.map_err(|_| self.wrong("a JSON value", ""))

@@ -1,5 +1,5 @@
-//! Groups of dead letters as figures: how many are in which state, and how often a new one came or a resolved one came
-//! back. Looked at when metrics are scraped, and no more often than every few seconds.
+//! Metrics of groups of dead letters: how many are in each state, and how often a new one appeared or a resolved one
+//! came back. Polled when metrics are scraped, but at most every few seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -11,25 +11,25 @@ use tokio::time::timeout;
 
 use crate::service::Service;
 
-/// Asking for groups costs the dispatch thread a few look-ups for each of them.
+/// Querying groups costs the dispatch thread a few look-ups per group.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A pipeline that has not answered by then keeps the figures it had.
+/// A pipeline that has not answered by then keeps its previous figures.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Groups that are remembered as known.
+/// The maximum number of known groups that are remembered.
 const KNOWN_MAX: usize = 10_000;
 
-/// The groups of one pipeline in numbers.
+/// The numbers of one pipeline's groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GroupCounts {
     /// By state, in the order of [`GroupState::ALL`].
     pub by_state: [u64; GroupState::ALL.len()],
-    /// Groups that came up since the process began to look.
+    /// Groups that appeared since the first poll.
     pub new: u64,
     /// Resolved groups that came back since then.
     pub regressed: u64,
 }
 
-/// What was seen of a pipeline's groups so far.
+/// The groups of a pipeline seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct GroupTally {
     looked: bool,
@@ -38,7 +38,7 @@ pub(crate) struct GroupTally {
     counts: GroupCounts,
 }
 
-/// Groups that were not there, or not back, at the look before.
+/// Groups that are new or back since the previous poll.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct NewsOfGroups {
     pub(crate) new: Vec<GroupId>,
@@ -56,7 +56,7 @@ impl GroupTally {
         for (group, state) in groups {
             let at = GroupState::ALL.iter().position(|of| *of == state).unwrap_or(0);
             self.counts.by_state[at] += 1;
-            // A group that was there before the first look is not new.
+            // A group that existed before the first poll is not new.
             if !self.known.contains(&group) {
                 if self.looked && state == GroupState::Open {
                     news.new.push(group);
@@ -88,7 +88,7 @@ pub struct GroupWatch {
 }
 
 impl GroupWatch {
-    /// Looks again if the last look is old enough. A pipeline that cannot answer keeps the figures it had.
+    /// Polls again if the last poll is old enough. A pipeline that cannot answer keeps its previous figures.
     pub async fn refresh(&self, service: &Service) {
         let mut looked_at = self.looked_at.lock().await;
         if looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
@@ -96,11 +96,11 @@ impl GroupWatch {
         }
         for served in &service.pipelines {
             let condition = served.handle.figures().condition;
-            // While letters are being read, each group would look new.
+            // While letters are being loaded, each group would look new.
             if condition.letters_loading {
                 continue;
             }
-            // Metrics must not wait for a pipeline that is busy with something else.
+            // Metrics must not wait for a busy pipeline.
             let asked = timeout(ANSWER_MAX, service.actions.group_states(&served.handle)).await;
             if let Ok(Ok(groups)) = asked {
                 let states = groups.iter().map(|summary: &GroupSummary| (summary.group(), summary.state));
@@ -137,7 +137,7 @@ mod tests {
             assert_eq!((tally.counts.new, tally.counts.regressed), (1, 1));
             assert_eq!(tally.counts.by_state, [2, 2, 0, 0, 0]);
         }
-        // Gone and back again: known, and resolved in between.
+        // Absent and back again: known, and resolved in between.
         tally.observe([(group(3), done)]);
         tally.observe([(group(4), open), (group(3), back)]);
         assert_eq!((tally.counts.new, tally.counts.regressed), (1, 2));

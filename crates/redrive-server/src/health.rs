@@ -1,4 +1,4 @@
-//! Whether the process is alive, whether it wants traffic, and its metrics.
+//! Liveness, readiness and metrics of the process.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -13,7 +13,7 @@ use crate::readiness::Phase;
 use crate::service::Served;
 use crate::state::Shared;
 
-/// Alive: the runtime answers. Nothing else is asked, so that a slow disk does not get the process killed.
+/// Alive: the runtime answers. Nothing else is checked, so that a slow disk does not get the process killed.
 pub(crate) async fn live() -> Response {
     Json(Liveness { status: "live".to_owned(), problems: Vec::new() }).into_response()
 }
@@ -27,7 +27,7 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> Response {
     (status, Json(Liveness { status: name.to_owned(), problems })).into_response()
 }
 
-/// What keeps messages of any pipeline from moving, each with its pipeline.
+/// The problems of all pipelines that keep messages from moving.
 fn problems(shared: &Shared) -> Vec<PipelineProblem> {
     let of_pipeline = |served: &Served| {
         let name = served.handle.name();
@@ -67,7 +67,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
     Snapshot { pipelines, replays, started: shared.started, door }
 }
 
-/// The jobs of a pipeline that are not over.
+/// The unfinished jobs of a pipeline.
 fn replay_jobs(pipeline: &str, jobs: &[ReplayView]) -> ReplayJobs {
     let of = |state: ReplayState| {
         jobs.iter().filter(|job| job.pipeline == pipeline && job.state == state).count() as u64

@@ -2,20 +2,19 @@
 //!
 //! # Layout, in the order a request meets it
 //!
-//! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]; [`readers`]: who else
-//!   reads what is served
-//! - `connections`: who is connected, and who has to go when there are too many
+//! - [`options`], [`service`], [`server`]: what is served, where, and until when; [`readiness`]; [`readers`]: other
+//!   readers of a pipeline's topic
+//! - `connections`: all connections, and which ones are closed when there are too many
 //! - [`routes`]: the table of all routes; `router`: each with its handler
-//! - [`access`]: who may: [`access::auth`] judges, [`access::token`] names, `guard` asks it of each request, by what
-//!   `caller` finds in it; `wrong_tokens`
-//! - `request`, `query`: paths, query strings and bodies; `answer`: JSON; `answers`: how much
-//!   memory they take
+//! - [`access`]: access control: [`access::auth`] decides, [`access::token`] identifies the actor, `guard` applies the
+//!   decision to each request, based on what `caller` finds in it; `wrong_tokens` limits guessing
+//! - `request`, `query`: paths, query strings and bodies; `answer`: JSON; `answer_memory`: the memory for answers
 //! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
-//! - [`metrics`], [`exposition`]: figures as Prometheus reads them
+//! - [`metrics`], [`exposition`]: figures for Prometheus
 //! - [`alerts`]: which figures need an alert, and when
 //! - [`openapi`]: the same routes as a document
-//! - [`problem`]: what goes wrong, with a way out
+//! - [`problem`]: errors, with how to fix them
 //! - [`log`]: the structured log of failed attempts
 //!
 //! Nothing here knows a sink or a configuration file: the caller says what a server serves.

@@ -1,4 +1,4 @@
-//! Every metric: its name, type, labels and help, and where its numbers come from.
+//! Every metric: its name, type, labels and help, and the source of its values.
 
 use std::fmt::Write as _;
 
@@ -11,22 +11,22 @@ use redrive_core::{Reason, Time};
 use crate::exposition::{Exposition, Kind, Metric, Samples};
 use crate::group_watch::GroupCounts;
 
-/// One pipeline at one moment.
+/// The figures of one pipeline at one moment.
 #[derive(Clone, Debug)]
 pub struct PipelineFigures {
     pub name: String,
     pub figures: Figures,
-    /// `None` until it was read once.
+    /// `None` until the first poll.
     pub groups: Option<GroupCounts>,
     /// Letters that `letter_retention` has discarded.
     pub expired: u64,
     /// `None` for a sink without subscriptions.
     pub subscriptions: Option<SubscriptionCounts>,
-    /// Replay jobs that are not over.
+    /// Unfinished replay jobs.
     pub replay_jobs: ReplayJobs,
 }
 
-/// Replay jobs of a pipeline that are not over, by state.
+/// Unfinished replay jobs of a pipeline, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayJobs {
     pub running: u64,
@@ -35,7 +35,7 @@ pub struct ReplayJobs {
     pub stopped: u64,
 }
 
-/// Letters of replay jobs by what became of them.
+/// Letters of replay jobs, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCounts {
     pub published: u64,
@@ -44,12 +44,12 @@ pub struct ReplayCounts {
     pub skipped: u64,
 }
 
-/// Everything that is shown, collected before a line is written.
+/// All values, collected before a line is written.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub pipelines: Vec<PipelineFigures>,
     pub replays: ReplayCounts,
-    /// When the process began to serve.
+    /// When the process started to serve.
     pub started: Time,
     pub door: DoorCounts,
 }
@@ -67,12 +67,12 @@ macro_rules! metrics {
         $(static $row: Metric =
             Metric { name: $name, kind: Kind::$kind, labels: &[$(stringify!($label)),*], help: $help };)+
 
-        /// All of them, in the order they are written and documented.
+        /// All metrics, in the order they are written and documented.
         pub static METRICS: &[&Metric] = &[$(&$row),+];
     };
 }
 
-// One line for each metric.
+// One line per metric.
 metrics! {
     MESSAGES = Counter "redrive_messages_total" [pipeline, outcome] "Messages that reached a final state, by outcome: succeeded or dead. A replayed letter that dies again counts again.";
     ATTEMPTS = Counter "redrive_attempts_total" [pipeline, class] "Calls of the handler or sink that ended, by class; ok is success.";
@@ -172,7 +172,7 @@ pub fn render(snapshot: &Snapshot) -> String {
         here.for_each(|(reason, count)| samples.count(&[name, reason.name()], count));
     });
     each(out, &DEAD_LETTERS, snapshot, |samples, name, figures| {
-        // Counts that are not complete would look like letters that arrive.
+        // Incomplete counts would look like new letters.
         if !figures.condition.letters_loading {
             figures.letters().iter().for_each(|(state, count)| samples.count(&[name, state.name()], *count));
         }
@@ -260,7 +260,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     exposition.finish()
 }
 
-/// A metric, and where it is found in the standing of a process.
+/// A metric, and where its value is in the standing of a process.
 type OfCluster = (&'static Metric, fn(&ClusterStanding) -> u64);
 
 fn conditions(out: &mut Exposition, snapshot: &Snapshot) {
@@ -316,7 +316,7 @@ fn groups(out: &mut Exposition, snapshot: &Snapshot) {
     looked().for_each(|(name, counts)| samples.count(&[name], counts.regressed));
 }
 
-/// Of the pipelines that have some.
+/// The metrics of pipelines with subscriptions.
 fn subscriptions(out: &mut Exposition, snapshot: &Snapshot) {
     let counted =
         || snapshot.pipelines.iter().filter_map(|one| Some((one.name.as_str(), one.subscriptions?)));

@@ -1,4 +1,4 @@
-//! How a server is set up, and why one cannot start.
+//! The options of a server, and why one cannot start.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use crate::access::auth::Unguarded;
 use crate::access::token::Token;
 use crate::tls::ServerTls;
 
-/// The unit in which the memory for bodies and answers is handed out.
+/// The unit in which the memory for bodies and answers is allocated.
 pub(crate) const GRAIN_BYTES: usize = 1024;
 
 /// Settings of a server; the defaults are those of `redrive processor`.
@@ -16,22 +16,22 @@ pub(crate) const GRAIN_BYTES: usize = 1024;
 pub struct ServerOptions {
     pub listen: SocketAddr,
     pub tokens: Vec<Token>,
-    /// Plain HTTP without it.
+    /// The certificate; plain HTTP without it.
     pub tls: Option<ServerTls>,
-    /// Who may read without a token.
+    /// Whether reads need a token.
     pub reads: Reads,
-    /// Names beside localhost under which reads on loopback are open; see [`crate::access::auth`].
+    /// Names besides localhost under which reads on loopback are open; see [`crate::access::auth`].
     pub hosts: Vec<String>,
-    /// The largest body of a request.
+    /// The maximum size of a request body.
     pub body_bytes_max: usize,
-    /// Bodies that are held in memory at once, all requests together.
+    /// The memory for bodies of all requests together.
     pub bodies_bytes_max: usize,
-    /// Large answers that are held in memory at once, all requests together.
+    /// The memory for large answers of all requests together.
     pub answers_bytes_max: usize,
-    /// Connections at once, and no more than half of the files that the process may open. Beyond it those make room on
-    /// which nothing happens.
+    /// The maximum number of connections; never more than half of the files that the process may open. Beyond it idle
+    /// ones are closed.
     pub connections_max: usize,
-    /// How long requests may go on after the word to stop.
+    /// How long requests may continue after shutdown was requested.
     pub grace: Duration,
 }
 
@@ -55,12 +55,12 @@ impl Default for ServerOptions {
 /// Whether reads need a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// As soon as one is configured, and always beyond loopback.
+    /// They do as soon as a token is configured, and always beyond loopback.
     #[default]
     Auto,
-    /// Always.
+    /// They always do.
     Token,
-    /// Never: every client that reaches the port may read everything.
+    /// They never do: every client that reaches the port may read everything.
     Open,
 }
 
@@ -77,7 +77,7 @@ pub enum ServerError {
     Listen { listen: SocketAddr, source: io::Error },
 }
 
-/// What to do about an address that cannot be listened on.
+/// How to fix an address that cannot be listened on.
 fn way_out(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::AddrNotAvailable => {
@@ -92,7 +92,7 @@ fn way_out(kind: io::ErrorKind) -> &'static str {
 }
 
 impl ServerOptions {
-    /// Who may read without a token.
+    /// Which callers may read without a token.
     pub(crate) fn unguarded(&self) -> Unguarded {
         let configured = self.tokens.iter().any(|token| !token.is_generated());
         match self.reads {
@@ -106,7 +106,7 @@ impl ServerOptions {
         self.listen.ip().to_canonical().is_loopback()
     }
 
-    /// What is wrong with these settings before a socket is opened.
+    /// Validates these settings before a socket is opened.
     pub(crate) fn check(&self) -> Result<(), ServerError> {
         let configured = self.tokens.iter().any(|token| !token.is_generated());
         if !self.is_loopback() && !configured {
@@ -158,7 +158,7 @@ mod tests {
         for listen in ["0.0.0.0:7333", "[::]:7333", "192.0.2.1:7333"] {
             let error = options(listen, Vec::new()).check().unwrap_err().to_string();
             assert!(error.contains(listen) && error.contains("[[server.token]]"), "{error}");
-            // A token the program made for this machine's users is no reason to open it to others.
+            // A token generated for local users must not open the server to others.
             assert!(options(listen, vec![Token::ephemeral().unwrap()]).check().is_err());
             assert!(options(listen, vec![token("ops")]).check().is_ok());
         }

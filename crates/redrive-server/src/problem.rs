@@ -1,4 +1,4 @@
-//! What went wrong with a request, as a closed list of codes with a message and a way out.
+//! Errors of requests: a closed list of codes, with a message and a hint.
 
 use std::fmt::Display;
 
@@ -98,7 +98,7 @@ impl Code {
         }
     }
 
-    /// The `Retry-After` in seconds, where trying again can help.
+    /// The `Retry-After` in seconds, if retrying can help.
     const fn retry_after(self) -> Option<u64> {
         match self {
             Self::Busy => Some(1),
@@ -134,7 +134,7 @@ impl Problem {
         Self::new(Code::NotFound, message, hint)
     }
 
-    /// The same problem, found in this line of many.
+    /// The same problem, located in this line of many.
     #[must_use]
     pub fn at_line(self, line: usize) -> Self {
         Self { message: format!("line {line}: {}", self.message), ..self }

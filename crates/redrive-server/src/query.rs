@@ -1,4 +1,4 @@
-//! Reads a query string into a struct of parameters; every fault names the parameter, its value and what to write.
+//! Parses a query string into a struct of parameters; every fault names the parameter, its value and what to write.
 
 use std::fmt::{self, Display};
 
@@ -11,13 +11,13 @@ use crate::problem::Problem;
 
 const HINT: &str = "GET /v1/openapi.json lists the parameters of each request";
 
-/// Reads the pairs of a query string, already unescaped.
+/// Parses the pairs of a query string, already unescaped.
 pub fn read<T: DeserializeOwned>(pairs: Vec<(String, String)>) -> Result<T, Problem> {
     let values = pairs.into_iter().map(|(name, value)| (name.clone(), Value { name, value }));
     T::deserialize(MapDeserializer::<_, QueryFault>::new(values)).map_err(|fault| fault.0)
 }
 
-/// The value of one parameter. It knows the name, so that faults can say it.
+/// The value of one parameter, with its name for faults.
 struct Value {
     name: String,
     value: String,
@@ -26,7 +26,7 @@ struct Value {
 impl Value {
     fn wrong(&self, wanted: &str, hint: impl Display) -> QueryFault {
         let Self { name, value } = self;
-        // A cursor is what the page before returned; none is made by hand.
+        // A cursor comes from the previous page; none is written by hand.
         if name == "cursor" {
             let message = format!("`cursor` is {value:?}, which is not a cursor of this list");
             return QueryFault(Problem::bad_request(
@@ -58,7 +58,7 @@ impl<'de> Deserializer<'de> for Value {
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryFault> {
-        // A page of nothing is nothing one can ask for.
+        // A page of zero items makes no sense.
         let least = u64::from(self.name == "limit");
         match self.value.parse() {
             Ok(number) if number >= least => visitor.visit_u64(number),

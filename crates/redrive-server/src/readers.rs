@@ -1,4 +1,5 @@
-//! Who else reads the topic a pipeline's messages come from. Only the code that set up the engine can ask.
+//! Finds other readers of the topic that a pipeline's messages come from. Only the code that set up the engine can do
+//! that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use crate::problem::{Code, Problem};
 
 type Ask = dyn Fn() -> Result<Vec<String>, EngineError> + Send + Sync;
 
-/// A way to ask which consumer groups besides our own read a pipeline's source. There is none unless it is set.
+/// A function that finds other consumer groups that read a pipeline's source. None by default.
 #[derive(Clone, Default)]
 pub struct Readers {
     ask: Option<Arc<Ask>>,
 }
 
 impl Readers {
-    /// `ask` may wait for an answer from elsewhere.
+    /// Wraps a function. `ask` may block on a remote answer.
     pub fn new(ask: impl Fn() -> Result<Vec<String>, EngineError> + Send + Sync + 'static) -> Self {
         Self { ask: Some(Arc::new(ask)) }
     }

@@ -1,4 +1,4 @@
-//! Whether the process wants traffic: `/readyz` says so to load balancers.
+//! Whether the process wants traffic: `/readyz` reports it to load balancers.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Readiness {
         *self.phase.borrow()
     }
 
-    /// The pipelines run. Does nothing once the process is stopping: there is no way back.
+    /// Marks the pipelines as running. Does nothing once the process is stopping, which is final.
     pub fn ready(&self) {
         self.phase.send_if_modified(|phase| {
             let is_starting = *phase == Phase::Starting;
@@ -44,14 +44,14 @@ impl Readiness {
         });
     }
 
-    /// No more traffic, please; requests are still answered.
+    /// Asks for no more traffic; requests are still answered.
     pub fn stopping(&self) {
         self.phase.send_replace(Phase::Stopping);
     }
 
     /// Waits until the process is stopping.
     pub(crate) async fn stopped(&self) {
-        // The sender is held here, so it does not go away.
+        // The sender is held here, so it cannot be dropped.
         let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Stopping).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The paths, query strings and bodies of requests, with faults that name the field.
+//! Reads the paths, query strings and bodies of requests, with faults that name the field.
 
 use axum::extract::{self, FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -9,7 +9,7 @@ use crate::fields;
 use crate::problem::Problem;
 use crate::query;
 
-/// The query string, read into `T`; an unknown or malformed parameter is an error that names it.
+/// The query string, parsed into `T`; an unknown or malformed parameter is an error that names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Params<T>(pub T);
 
@@ -21,7 +21,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // Pairs of text are always read; what they mean is said by `query`.
+        // Pairs of text can always be read; `query` interprets them.
         let pairs = Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
         let Query(pairs) = pairs.map_err(|rejection| {
             let hint = "GET /v1/openapi.json lists the parameters of each request";
@@ -31,12 +31,12 @@ where
     }
 }
 
-/// The parameters of a request that has none.
+/// For requests without parameters.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoParams {}
 
-/// The variable parts of the path; one that is not text is an error like any other.
+/// The variable parts of the path; a part that is not text is reported like any other error.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<T>(pub T);
 
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Reads a JSON body into `T`; an empty one counts as `{}`.
+/// Parses a JSON body into `T`; an empty one counts as `{}`.
 pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     let hint = "send one JSON object; GET /v1/openapi.json shows its fields";
@@ -74,7 +74,7 @@ pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// Where a text stops being JSON.
+/// The location where a text stops being valid JSON.
 pub fn not_json(error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "it ends in the middle".to_owned();
@@ -82,8 +82,8 @@ pub fn not_json(error: &serde_json::Error) -> String {
     format!("it is not valid JSON at line {} column {}", error.line(), error.column())
 }
 
-/// What a text is, if it is not a JSON object. A list has to be refused here: to serde it is as good as an object, with
-/// the fields in the order of the struct.
+/// The type of a text that is not a JSON object. A list has to be refused here: serde accepts it as an object, with the
+/// fields in the order of the struct.
 pub fn instead_of_object(text: &[u8]) -> Option<&'static str> {
     let text = text.trim_ascii();
     let found = match text.first() {

@@ -1,4 +1,4 @@
-//! The table of routes as a router: each with its handler behind its guard.
+//! Builds the router from the table of routes: each with its handler behind its guard.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
@@ -91,7 +91,7 @@ async fn no_such_method() -> Problem {
     Problem::new(Code::MethodNotAllowed, message, "see the header Allow, or GET /v1/openapi.json")
 }
 
-/// Responses must not be MIME-sniffed or cached: they hold messages, and change all the time.
+/// Adds headers that forbid MIME sniffing and caching: responses contain messages, and change all the time.
 async fn careful(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

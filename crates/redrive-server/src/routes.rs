@@ -1,12 +1,12 @@
-//! The table of routes. The router and the OpenAPI document are both made from it, so neither can know one that the
-//! other does not.
+//! The table of routes. The router and the OpenAPI document are both generated from it, so neither can have a route
+//! that the other lacks.
 
 use axum::http::Method;
 
 use crate::access::auth::Access;
 use crate::access::token::Scope;
 
-/// Everything that can be asked for.
+/// Every operation of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     Page,
@@ -75,11 +75,11 @@ const INGEST: Access = Access::Needs(Scope::Ingest);
 const EDIT: Access = Access::Needs(Scope::Edit);
 const REPLAY: Access = Access::Needs(Scope::Replay);
 const DISCARD: Access = Access::Needs(Scope::Discard);
-/// Erasing cannot be undone, so it is not among what a token for discards may do.
+/// Erasing cannot be undone, so a token for discards does not allow it.
 const ERASE: Access = Access::Needs(Scope::Admin);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
-/// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
+/// In the order of the documentation. `{*id}` takes the rest of the path: ids may contain slashes.
 pub static ROUTES: [Route; 47] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
@@ -131,7 +131,7 @@ pub static ROUTES: [Route; 47] = [
 ];
 
 impl Operation {
-    /// Whatever changes nothing is a GET.
+    /// The method: operations that change nothing use GET.
     pub const fn method(self) -> Method {
         match self {
             Self::PausePipeline
@@ -162,18 +162,18 @@ impl Operation {
         }
     }
 
-    /// Whether it goes on when its client has gone. Messages that nobody was told were accepted are sent again under the same
-    /// ids, so half of them may be left.
+    /// Whether it continues when its client has disconnected. Ingest does not: messages without an answer are sent
+    /// again under the same ids, so half of them may be stored.
     pub(crate) fn runs_to_its_end(self) -> bool {
         self.method() == Method::POST && self != Self::Ingest
     }
 }
 
-/// An id takes the rest of the path, slashes and all, so a word behind it is no route of its own for the router: these two
-/// share one, and the word decides.
+/// An id takes the rest of the path, including slashes, so the router cannot distinguish routes by a word after it:
+/// these two share one route, and the word decides.
 pub(crate) const STEERED_PATH: &str = "/v1/pipelines/{pipeline}/messages/{*id}";
 
-/// The route that the last word of an id names, and the id without it.
+/// The route for the last word of an id, and the id without it.
 pub(crate) fn steered(id: &str) -> Option<(Route, &str)> {
     let (id, word) = id.rsplit_once('/')?;
     let operation = match word {

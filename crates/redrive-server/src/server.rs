@@ -1,4 +1,4 @@
-//! Listens, serves connections, and stops in good order.
+//! Listens, serves connections, and shuts down cleanly.
 
 use std::future::Future;
 use std::io;
@@ -23,16 +23,16 @@ use crate::router::router;
 use crate::service::Service;
 use crate::state::Shared;
 
-/// How long a client may take for the head of a request, and how long a connection may idle.
+/// The time limit for the head of a request, and for an idle connection.
 const HEAD_WAIT: Duration = Duration::from_secs(30);
-/// The longest head of a request, and what is read of a body at once.
+/// The maximum size of a request's head, and of one read of a body.
 const READ_BYTES_MAX: usize = 64 * 1024;
-/// What the operating system holds of an answer for a client that is slow to read it. It would take megabytes for each.
+/// How much of an answer the operating system buffers for a slow client. By default it would be megabytes for each.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// How long to wait after a connection could not be accepted, for example because there are no file descriptors left.
+/// The pause after a connection could not be accepted, for example because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server that listens already and serves as soon as it is run.
+/// A server that listens already and serves once it is run.
 #[derive(Debug)]
 pub struct Server {
     listener: StdListener,
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Checks the settings and opens the port. Connections wait until [`Self::run`].
+    /// Validates the settings and opens the port. Connections wait until [`Self::run`].
     pub fn bind(options: ServerOptions, service: Service) -> Result<Self, ServerError> {
         options.check()?;
         let fault = |source| ServerError::Listen { listen: options.listen, source };
@@ -53,7 +53,7 @@ impl Server {
         Ok(Self { listener, address, shared, options })
     }
 
-    /// Where it listens; the port is a real one also when 0 was asked for.
+    /// The listening address; the port is the real one even if 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -63,8 +63,8 @@ impl Server {
         self.shared.readiness.clone()
     }
 
-    /// Serves until `shutdown` is ready. Then `/readyz` is 503, the port is closed, and requests that run may finish
-    /// within the grace.
+    /// Serves until `shutdown` completes. Then `/readyz` is 503, the port is closed, and running requests may finish
+    /// within the grace period.
     pub async fn run(self, shutdown: impl Future) -> Result<(), ServerError> {
         let Self { listener, address, shared, options } = self;
         let listener = TcpListener::from_std(listener)
@@ -72,7 +72,7 @@ impl Server {
         let readiness = shared.readiness.clone();
         for served in &shared.service.pipelines {
             shared.service.actions.attach(&served.handle);
-            // Replay jobs that an earlier process left running go on. There is a runtime here, so this cannot fail.
+            // Resumes replay jobs that an earlier process left running. There is a runtime here, so this cannot fail.
             let _ = shared.service.replays.attach(&served.handle);
             shared.service.replays.record_missing(&served.handle, &shared.service.actions);
         }
@@ -95,7 +95,7 @@ impl Server {
             tokio::spawn(async move {
                 let moved = Arc::clone(&connection);
                 let served = async move {
-                    // A client that breaks off is its own business.
+                    // The server ignores clients that disconnect.
                     match tls {
                         None => {
                             let io = TokioIo::new(Stream::new(stream, moved));
@@ -117,7 +117,7 @@ impl Server {
         }
         readiness.stopping();
         drop(listening);
-        // What is not finished by then is cut off: a stop must come to an end.
+        // Unfinished requests are cut off, so that stopping always ends.
         let all_ended = async {
             graceful.shutdown().await;
             changes.all_ended().await;
@@ -127,7 +127,7 @@ impl Server {
     }
 }
 
-/// The open port, and who has come through it.
+/// The open port, and its connections.
 #[derive(Debug)]
 struct Listening {
     listener: TcpListener,
@@ -136,7 +136,7 @@ struct Listening {
 }
 
 impl Listening {
-    /// The next connection for which there is a slot and a file.
+    /// Accepts the next connection for which there is a slot and a file.
     async fn next(&mut self) -> (TcpStream, ConnectionSlot) {
         loop {
             let (stream, peer) = match self.listener.accept().await {
@@ -153,7 +153,8 @@ impl Listening {
                 self.connections.make_room();
                 continue;
             }
-            // Answers are small and awaited; waiting to fill a packet only adds latency. A socket that refuses works too.
+            // Answers are small and clients wait for them, so delaying to fill a packet would only add latency. A
+            // socket without these options works too.
             let _ = stream.set_nodelay(true);
             let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
             loop {
@@ -167,8 +168,8 @@ impl Listening {
     }
 }
 
-/// Whether a connection could not be accepted for want of files or memory, which others can give up. A client that has
-/// gone meanwhile is no reason for that.
+/// Whether accepting failed for lack of files or memory, which idle connections can free. A client that disconnected
+/// meanwhile is not such a case.
 fn is_lack(error: &io::Error) -> bool {
     let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

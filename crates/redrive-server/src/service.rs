@@ -1,5 +1,4 @@
-//! What a server serves: the pipelines with what only the configuration knows of them, their replays, and the record of
-//! who did what.
+//! What a server serves: the pipelines with their configuration, their replays, and the action log.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +15,7 @@ use crate::ingest::Intake;
 use crate::problem::Problem;
 use crate::readers::Readers;
 
-/// One pipeline as the API shows it.
+/// One pipeline, as served by the API.
 #[derive(Clone, Debug)]
 pub struct Served {
     pub handle: PipelineHandle,
@@ -24,15 +23,15 @@ pub struct Served {
     pub intake: Intake,
     /// The kind of its engine: `embedded`, `memory`, …
     pub engine: String,
-    /// The topic its messages come from, where they do not come over this API.
+    /// The topic its messages come from, unless they come over this API.
     pub source: Option<String>,
-    /// Who else reads that topic.
+    /// Finds other readers of that topic.
     pub readers: Readers,
-    /// Which endpoints are alive, where the sink keeps a table of them.
+    /// The table of endpoints, if the sink has one.
     pub subscriptions: Option<Subscriptions>,
-    /// What happens in it, for subscribers.
+    /// The events of the pipeline, for subscribers.
     pub events: Events,
-    /// What is not shown of messages and letters.
+    /// What to hide of messages and letters.
     pub redaction: Redaction,
     /// Letters that `letter_retention` has discarded since the process started.
     pub expired: Arc<AtomicU64>,
@@ -53,7 +52,7 @@ impl Served {
         }
     }
 
-    /// How its table of subscriptions stands, if it has one.
+    /// The counts of its table of subscriptions, if it has one.
     pub fn subscription_counts(&self) -> Option<SubscriptionCounts> {
         self.subscriptions.as_ref().map(|table| table.counts(self.handle.now()))
     }
@@ -68,7 +67,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// The pipeline of this name, or what to ask for instead.
+    /// The pipeline with this name, or an error that names the alternatives.
     pub fn find(&self, name: &str) -> Result<&Served, Problem> {
         let names = || self.pipelines.iter().map(|served| served.handle.name());
         self.pipelines.iter().find(|served| served.handle.name() == name).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::options::{GRAIN_BYTES, ServerOptions};
 use crate::readiness::Readiness;
 use crate::service::Service;
 
-/// Streams of events that are open at once. Each keeps a connection for as long as its client likes.
+/// The maximum number of open event streams. Each keeps a connection for as long as its client likes.
 const EVENT_STREAMS_MAX: usize = 64;
 
 /// A handle to the shared parts; clone it freely.
@@ -32,11 +32,11 @@ pub(crate) struct ServiceParts {
     pub readiness: Readiness,
     pub started: Time,
     pub body_bytes_max: usize,
-    /// The memory for bodies, in grains.
+    /// The memory for bodies, in units of [`GRAIN_BYTES`].
     pub bodies: Arc<Semaphore>,
     pub answers: Answers,
     pub changes: Changes,
-    /// Streams of events that may still be opened.
+    /// Permits for event streams.
     pub event_streams: Arc<Semaphore>,
     pub wrong_tokens: WrongTokens,
     pub connections: Arc<Connections>,
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// The present, where no pipeline's clock is at hand.
+/// The current time, if no pipeline's clock is available.
 pub(crate) fn now() -> Time {
     WallClock.now()
 }

@@ -1,4 +1,4 @@
-//! TLS of the server: a certificate that can be replaced while the server runs.
+//! TLS of the server, with a certificate that can be replaced while the server runs.
 
 use std::fmt;
 use std::io;
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take for the handshake.
+/// The time limit of the handshake.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
-/// What new connections are encrypted with. Clones share it.
+/// The TLS configuration for new connections. Clones share it.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<RwLock<Arc<ServerConfig>>>,
@@ -24,12 +24,12 @@ impl ServerTls {
         Self { config: Arc::new(RwLock::new(Arc::new(config))) }
     }
 
-    /// New connections get this one; those that are open go on as they are.
+    /// Replaces the configuration for new connections; open ones continue unchanged.
     pub fn replace(&self, config: ServerConfig) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// The handshake with a client.
+    /// Performs the handshake with a client.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
         let handshake = TlsAcceptor::from(config).accept(stream);

@@ -1,5 +1,5 @@
-//! The alert rules of deploy/alerts: they ask only for what `/metrics` serves, every alert says what to do, and promtool
-//! has seen each of them fire and not fire.
+//! The alert rules of deploy/alerts: they query only metrics that `/metrics` serves, every alert links to a runbook,
+//! and promtool has tested each of them firing and not firing.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn rules() -> String {
     read("deploy/alerts/redrive.rules.yaml")
 }
 
-/// The text of each alert, from its name to the next rule.
+/// The text of each alert, up to the next rule.
 fn alerts(rules: &str) -> BTreeMap<String, String> {
     let mut alerts = BTreeMap::new();
     for block in rules.split("- alert: ").skip(1) {
@@ -34,19 +34,19 @@ fn alerts(rules: &str) -> BTreeMap<String, String> {
     alerts
 }
 
-/// A metric as a query names it, with its matchers: `(label, operator, value)`.
+/// A metric in a query, with its matchers: `(label, operator, value)`.
 #[derive(Debug)]
 struct Selector {
     metric: String,
     matchers: Vec<(String, String, String)>,
 }
 
-/// Every `redrive_…` of a text, with what stands in braces behind it.
+/// Every `redrive_…` in a text, with its matchers.
 fn selectors(text: &str) -> Vec<Selector> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut selectors = Vec::new();
     for (at, _) in text.match_indices("redrive_") {
-        // The middle of a longer name, or a path.
+        // Part of a longer name, or of a path.
         if text[..at].ends_with(is_name) {
             continue;
         }
@@ -61,7 +61,7 @@ fn selectors(text: &str) -> Vec<Selector> {
 }
 
 fn matcher(text: &str) -> (String, String, String) {
-    // The board's JSON has the quotes escaped.
+    // In the board's JSON the quotes are escaped.
     let text = text.trim().replace("\\\"", "\"");
     let (left, value) = text.split_once('"').unwrap_or_else(|| panic!("no matcher: {text}"));
     let label = left.trim_end_matches(['=', '!', '~']);
@@ -69,7 +69,7 @@ fn matcher(text: &str) -> (String, String, String) {
     (label.trim().to_owned(), operator.to_owned(), value.trim_end_matches('"').to_owned())
 }
 
-/// The labels of a metric by the name of one of its series, if there is such a metric.
+/// The labels of a metric by the name of one of its series, if it exists.
 fn labels_of(series: &str) -> Option<&'static [&'static str]> {
     let is_of = |metric: &&&Metric| match metric.kind {
         Kind::Histogram => {
@@ -80,7 +80,7 @@ fn labels_of(series: &str) -> Option<&'static [&'static str]> {
     METRICS.iter().find(is_of).map(|metric| metric.labels)
 }
 
-/// What is wrong with the queries of a text, held against what a server serves.
+/// The faults of the queries in a text, compared with what a server serves.
 fn faults(text: &str, served: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for Selector { metric, matchers } in selectors(text) {
@@ -95,8 +95,7 @@ fn faults(text: &str, served: &str) -> Vec<String> {
                 faults.push(format!("{metric} has no label `{label}`"));
                 continue;
             }
-            // A value that never occurs makes a rule that never fires. Some series are there only when they have
-            // something to say.
+            // A value that never occurs makes a rule that never fires. Some series exist only in certain conditions.
             let values =
                 if operator.contains('~') { value.split('|').collect() } else { vec![value.as_str()] };
             for value in values.into_iter().filter(|value| !lines.is_empty() && !value.starts_with('$')) {
@@ -121,7 +120,7 @@ async fn every_query_asks_for_series_that_are_served_or_promised() {
     serde_json::from_str::<serde_json::Value>(&board).unwrap();
     assert_eq!(faults(&board, &served), Vec::<String>::new());
     assert!(selectors(&board).len() > 15, "the board was not understood");
-    // The checker itself.
+    // Test the checker itself.
     let wrong = r#"redrive_nothing > 1 and redrive_pending{state="late"} and redrive_paused{topic="x"}"#;
     assert_eq!(
         faults(wrong, &served),
@@ -133,7 +132,8 @@ async fn every_query_asks_for_series_that_are_served_or_promised() {
     );
 }
 
-/// What an operator of retries asks a board: rate, lag, tiers, dead letters, attempts, stall, latency, breaker, held.
+/// The questions that a retry operator asks a board: rate, lag, tiers, dead letters, attempts, stall, latency, breaker,
+/// held.
 #[test]
 fn the_board_answers_every_question_of_the_metrics() {
     let board = read("deploy/grafana/redrive.json");
@@ -183,7 +183,7 @@ fn every_alert_has_a_severity_a_summary_a_description_and_a_runbook_that_is_ther
         assert!(read(page).contains(&format!("`{name}`")), "{page} does not name {name}");
         linked.insert(page.to_owned());
     }
-    // A page that no alert leads to is read by nobody at night.
+    // A runbook that no alert links to is not found at night.
     for page in std::fs::read_dir(root().join("docs/runbooks")).unwrap() {
         let page = format!("docs/runbooks/{}", page.unwrap().file_name().into_string().unwrap());
         assert!(linked.contains(&page), "no alert leads to {page}");

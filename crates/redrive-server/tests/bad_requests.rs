@@ -1,4 +1,4 @@
-//! Requests that cannot be right: each answer says what is wrong in its own words, and its hint works.
+//! Invalid requests: each answer explains the problem in its own words, and its hint works.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{OPS, Request, Running, start};
 const MESSAGES: &str = "/v1/pipelines/orders/messages";
 const LETTERS: &str = "/v1/pipelines/orders/letters";
 
-/// Words of the libraries underneath, which say nothing to whoever sent the request.
+/// Phrases of underlying libraries, which do not help the sender of a request.
 const FOREIGN: [&str; 9] = [
     "Failed to deserialize",
     "invalid digit",
@@ -56,7 +56,7 @@ async fn a_message_is_an_object_and_never_a_list_of_fields() {
         assert!(hint.contains(r#"{"id":"#), "{body}: {hint}");
     }
     assert!(!accepted(&server, "o-1").await);
-    // The same mistake in a line of many, and in the body of another request.
+    // The same mistake in one of many lines, and in the body of another request.
     let problem = server.post_lines(MESSAGES, "{\"id\":\"o-1\"}\n[\"o-2\"]\n").await.expect(422);
     let message = problem["message"].as_str().unwrap();
     assert!(message.starts_with("line 2: ") && message.contains("a message is a JSON object"), "{message}");
@@ -77,9 +77,9 @@ async fn several_objects_without_their_content_type_are_told_the_content_type() 
         assert!(hint.contains("Content-Type: application/x-ndjson"), "{hint}");
     }
     assert!(!accepted(&server, "o-1").await);
-    // What the hint says is accepted.
+    // A request that follows the hint is accepted.
     server.post_lines(MESSAGES, lines).await.expect(202);
-    // The other way round: one object over several lines, announced as a line each.
+    // The opposite mistake: one object over several lines, announced as one per line.
     let problem = server.post_lines(MESSAGES, "{\n\"id\":\"o-3\"\n}\n").await.expect(422);
     let (message, hint) = own_words(&problem);
     assert!(message.starts_with("line 1: ") && message.contains("ends in the middle"), "{message}");
@@ -185,13 +185,13 @@ async fn another_scheme_than_bearer_is_named() {
     server.stop().await;
 }
 
-/// The path of a route with something in place of its variable parts.
+/// The path of a route with its variable parts filled in.
 fn path_of(route: &Route) -> String {
     let path = route.path.replace("{pipeline}", "orders").replace("{*key}", "x").replace("{id}", "r-1");
     path.replace("{*id}", "x")
 }
 
-/// Whoever sends `{"now":true}` instead of `?now=true` means something by it.
+/// A client that sends `{"now":true}` instead of `?now=true` expects it to have an effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_where_none_is_taken_is_refused_and_nothing_is_done() {
     let server = start().await;
@@ -225,7 +225,7 @@ async fn a_body_where_none_is_taken_is_refused_and_nothing_is_done() {
     let pipeline = server.get("/v1/pipelines/orders").await.expect(200);
     assert_eq!(pipeline["paused"], false, "{pipeline}");
     assert_eq!(server.get("/v1/actions").await.expect(200)["actions"], json!([]));
-    // None, white space and an empty object say nothing.
+    // No body, white space and an empty object are accepted.
     for (word, body) in [("pause", ""), ("resume", " \n"), ("pause", "{}"), ("resume", " { } ")] {
         server.post(&format!("/v1/pipelines/orders/{word}"), body).await.expect(200);
     }

@@ -1,4 +1,4 @@
-//! Clients that go away in the middle of a change: it comes to its end all the same, and the log of actions says so.
+//! Clients that disconnect in the middle of a change: it is completed all the same, and recorded in the action log.
 
 mod support;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use support::{OPS, PATIENCE, Running, Setup, start_with};
 
 const ORDERS: &str = "/v1/pipelines/orders";
-/// Until a client has hung up in the middle.
+/// The maximum number of rounds until a client disconnects midway.
 const ROUNDS_MAX: usize = 30;
 
 async fn started() -> Running {
-    // All of the messages are to be dead.
+    // All of the messages must die.
     start_with(Setup { guard: GuardSettings::off(), ..Setup::default() }).await
 }
 
@@ -32,7 +32,7 @@ async fn open(server: &Running) -> u64 {
     server.redrive.pipeline("orders").unwrap().counts().await.unwrap().letters_open
 }
 
-/// A whole request, as it is sent.
+/// A whole request, as sent.
 fn request(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     format!(
@@ -42,7 +42,8 @@ fn request(path: &str, body: &Value) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends a request, waits until the first letters have changed, and hangs up. Whether that was before the last of them.
+/// Sends a request, waits until the first letters have changed, and disconnects. Returns whether that was before the
+/// last one changed.
 async fn break_off(server: &Running, path: &str, body: &Value, open_at_end: u64) -> bool {
     let before = open(server).await;
     let client = server.hang(&request(path, body)).await;
@@ -83,7 +84,7 @@ async fn a_discard_and_its_undo_come_to_their_end_without_their_client() {
     server.stop().await;
 }
 
-/// Whether so many actions of a kind are recorded, all of them done and with all letters.
+/// Whether this many actions of a kind are recorded, all of them done and with all letters.
 fn is_done(log: &Value, kind: &str, actions: usize, letters: u64) -> bool {
     let all = log["actions"].as_array().unwrap().iter();
     let of_kind: Vec<&Value> = all.filter(|action| action["action"] == kind).collect();
@@ -108,7 +109,7 @@ async fn an_erasure_comes_to_its_end_without_its_client() {
     server.stop().await;
 }
 
-/// Whenever the client hangs up: there is no job, or it runs, is shown and is recorded.
+/// Whenever the client disconnects: either there is no job, or it runs, is shown and is recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_starts_wholly_or_not_at_all_without_its_client() {
     const LETTERS: u64 = 40;
@@ -122,7 +123,7 @@ async fn a_replay_starts_wholly_or_not_at_all_without_its_client() {
         drop(client);
     }
     for n in 0..LETTERS {
-        // What was not read at all is sent again; what was begun has come to its end by then.
+        // A request that was not read is sent again; one that was begun is completed by then.
         let wish = json!({ "pipeline": "orders", "filter": format!("id:p-{n} replays:<1"), "canary": 0 });
         let answer = server.post("/v1/replays", &wish.to_string()).await;
         assert!([202, 404, 409].contains(&answer.status), "{}", answer.text);

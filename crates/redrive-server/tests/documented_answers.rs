@@ -1,5 +1,5 @@
-//! Every route with every kind of bad input: the answer has a status that the OpenAPI document names, and an error is JSON
-//! with `code`, `message` and `hint`. Large bodies that are refused are refused in words, and not by a broken connection.
+//! Every route with every kind of bad input: the answer has a status that the OpenAPI document names, and an error is
+//! JSON with `code`, `message` and `hint`. Large refused bodies get an answer, not a broken connection.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{Answer, OPS, READER, Request, Running, Setup, start_with};
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What may stand in place of a part of a path.
+/// Values for a part of a path.
 const PARTS: [&str; 12] = [
     "orders",
     "nowhere",
@@ -62,14 +62,14 @@ const BODIES: [&[u8]; 16] = [
     b"{\"id\":\"d-999\"}",
 ];
 
-/// The statuses that are documented for a route.
+/// The documented statuses of a route.
 fn documented(document: &Value, route: &Route) -> Vec<u16> {
     let method = route.operation.method().as_str().to_lowercase();
     let responses = &document["paths"][route.path.replace("{*", "{")][&method]["responses"];
     responses.as_object().unwrap().keys().map(|status| status.parse().unwrap()).collect()
 }
 
-/// Each way to fill in the last variable part of a path; those before it are right, or not even text.
+/// Each way to fill in the last variable part of a path; the earlier ones are valid, or not even text.
 fn paths(route: &Route) -> Vec<String> {
     let last = route.path.rfind('{').unwrap_or(route.path.len());
     let (before, rest) = route.path.split_at(last);
@@ -160,7 +160,7 @@ async fn refusals_of_the_door_are_documented_too() {
         }
         let head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n\r\n");
         check(&server.raw(head.as_bytes()).await, &allowed, &format!("{method} {path} without Host"));
-        // Other methods belong to no operation, and are refused in the same words.
+        // Other methods belong to no operation, and get the same kind of error.
         for other in ["PUT", "DELETE", "PATCH"] {
             let answer = server.send(Request { method: other, path: &path, ..Request::default() }).await;
             check(&answer, &[405], &format!("{other} {path}"));
@@ -171,7 +171,7 @@ async fn refusals_of_the_door_are_documented_too() {
     server.stop().await;
 }
 
-/// A client that sends all of its body before it reads: it has to get its answer, and not a reset connection.
+/// A client that sends its whole body before it reads must get its answer, not a reset connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_body_that_is_refused_is_answered_however_much_of_it_is_still_to_come() {
     let server = server().await;
@@ -190,7 +190,7 @@ async fn a_large_body_that_is_refused_is_answered_however_much_of_it_is_still_to
         assert_eq!(answer.header("connection"), Some("close"));
         assert!(answer.json()["hint"].is_string());
     }
-    // The same for one that does not say how long it is.
+    // The same for a body without an announced length.
     let mut chunked = format!(
         "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {OPS}\r\ntransfer-encoding: chunked\r\n\r\n"
     )

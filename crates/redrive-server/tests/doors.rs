@@ -1,4 +1,4 @@
-//! Who may do what, over real HTTP: tokens and their scopes, reads without one, the Host header, and wrong tokens.
+//! Access control over real HTTP: tokens and their scopes, reads without one, the Host header, and wrong tokens.
 
 mod support;
 
@@ -9,14 +9,14 @@ use support::{Answer, OPS, READER, Request, Running, Setup, start, start_with};
 
 const SCRAPER: &str = "scraper-secret-0123456789";
 
-/// A server without configured tokens, as on somebody's own machine.
+/// A server without configured tokens, as on a developer's machine.
 fn without_tokens() -> Setup {
     let mut setup = Setup::default();
     setup.options.tokens = vec![Token::ephemeral().unwrap()];
     setup
 }
 
-/// Every route with something in its path.
+/// Every route with its path filled in.
 fn routes() -> impl Iterator<Item = (String, String, Access)> {
     ROUTES.into_iter().map(|route| {
         let path = route
@@ -96,7 +96,7 @@ async fn without_one_reads_are_open_to_this_machine_and_to_nothing_that_came_fro
             !reads,
             "{path}"
         );
-        // A page of somebody else's whose name was made to mean this machine.
+        // A foreign page whose name resolves to this machine.
         assert_eq!(status(&server, &method, &path, None, "evil.example:7333").await, 401, "{path}");
     }
     let path = "/v1/pipelines HTTP/1.1\r\nhost: localhost";
@@ -106,7 +106,7 @@ async fn without_one_reads_are_open_to_this_machine_and_to_nothing_that_came_fro
     {
         assert_eq!(get(&server, &format!("{path}\r\n{sign}")).await.status, 401, "{sign}");
     }
-    // As nginx sends it on, unless it is told otherwise: its own name for us, and the first version of HTTP.
+    // As nginx forwards it by default: with its own name for us, and HTTP/1.0.
     assert_eq!(get(&server, "/v1/pipelines HTTP/1.0\r\nhost: 127.0.0.1:7333").await.status, 401);
     server.stop().await;
 }
@@ -139,7 +139,7 @@ async fn a_missing_or_double_host_is_refused() {
         let answer = get(&server, head).await;
         assert_eq!((answer.status, answer.json()["code"].as_str()), (400, Some("bad_request")), "{head}");
     }
-    // The first version of HTTP has none, and a balancer may still ask with it whether we live.
+    // HTTP/1.0 has no Host header, and a balancer may still probe liveness with it.
     assert_eq!(get(&server, "/livez HTTP/1.0").await.status, 200);
     assert_eq!(get(&server, "/v1/pipelines HTTP/1.0").await.status, 401);
     server.stop().await;
@@ -186,7 +186,7 @@ async fn wrong_tokens_are_limited_and_right_ones_never_are() {
     server.stop().await;
 }
 
-/// A page of somebody else's may send requests, but reads no answer, and has no token to send along.
+/// A foreign page may send requests, but cannot read answers, and has no token to send.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answer_is_shared_with_other_origins_and_nothing_is_in_a_cookie() {
     let server = start_with(without_tokens()).await;

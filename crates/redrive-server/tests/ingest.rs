@@ -1,4 +1,4 @@
-//! Messages coming in over real HTTP, with the embedded engine behind it.
+//! Messages arriving over real HTTP, with the embedded engine.
 
 mod support;
 
@@ -55,7 +55,7 @@ async fn the_queue_without_a_broker_answers_as_in_its_story() {
 async fn a_message_sent_twice_is_delivered_once_and_its_state_is_told() {
     let server = start().await;
     server.post(MESSAGES, r#"{"id":"o/1 ü","payload":1}"#).await.expect(202);
-    // Ids may hold anything; in an address they are escaped.
+    // Ids may contain anything; in a URL they are escaped.
     let path = "/v1/pipelines/orders/messages/o%2F1%20%C3%BC";
     let message = server.wait_for(path, |message| message["state"] == "succeeded").await;
     assert_eq!(message["attempts"], serde_json::Value::Null, "it is not stored: {message}");
@@ -71,7 +71,7 @@ async fn a_message_sent_twice_is_delivered_once_and_its_state_is_told() {
 async fn an_accepted_message_is_there_after_the_server_is_gone() {
     let server = start_with(Setup { run: false, ..Setup::default() }).await;
     server.post(MESSAGES, r#"{"id":"o-1","payload":{"n":18446744073709551615, "a":1}}"#).await.expect(202);
-    // What was on disk when the answer came, as if the process had been killed then.
+    // The state of the disk when the answer came, as if the process had been killed then.
     let dir = server.copy();
     let store = redrive::Embedded::open(dir.path().join("data")).unwrap();
     let delivered = Arc::new(Notify::new());
@@ -144,7 +144,7 @@ async fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
     let large = format!("{{\"payload\":\"{}\"}}", "x".repeat(1_000));
     let answer = server.post(MESSAGES, &large).await;
     assert_eq!((answer.status, &answer.json()["code"]), (413, &json!("too_large")), "{}", answer.text);
-    // Without a length the limit counts just the same.
+    // The limit also applies without a length.
     let chunked = format!(
         "POST {MESSAGES} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {OPS}\r\n\
          transfer-encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n0\r\n\r\n",
@@ -173,12 +173,12 @@ async fn memory_for_bodies_is_bounded_over_all_requests() {
     setup.options.body_bytes_max = 64 * 1024;
     setup.options.bodies_bytes_max = 64 * 1024;
     let server = start_with(setup).await;
-    // One sender announces a large body, sends most of it and takes its time with the rest.
+    // One sender announces a large body, sends most of it and is slow with the rest.
     let announced = format!(
         "POST {MESSAGES} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {OPS}\r\ncontent-length: 65000\r\n"
     );
     let body = format!("{{\"payload\":\"{}\"}}", "x".repeat(10_000));
-    // Announcing alone keeps nobody out, however often.
+    // Announcing alone does not block others, however often.
     let mut idle = Vec::new();
     for _ in 0..4 {
         idle.push(server.begin(&announced).await);
@@ -188,7 +188,7 @@ async fn memory_for_bodies_is_bounded_over_all_requests() {
     let mut slow = server.begin(&announced).await;
     slow.write_all("x".repeat(60_000).as_bytes()).await.unwrap();
     let begun = std::time::Instant::now();
-    // It has the memory once what it sent was read.
+    // It holds the memory once its data was read.
     let busy = loop {
         let answer = server.post(MESSAGES, &body).await;
         if answer.status == 429 {
@@ -228,7 +228,7 @@ async fn delayed_messages_wait_and_ids_are_found_where_the_pipeline_says() {
     server.stop().await;
 }
 
-/// "It starts by itself" is not true while the pipeline is paused.
+/// In a paused pipeline a message does not start by itself, so the hint must not say so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_of_a_paused_pipeline_that_is_due_already_starts_after_resume() {
     let server = start().await;

@@ -41,7 +41,7 @@ async fn letters_tell_their_whole_story() {
         let whole = server.get(&format!("{LETTERS}/{id}")).await.expect(200);
         assert_eq!(whole["payload"], json!({ "utf8": "{\"poison\":0}" }));
         assert_eq!(whole["headers"], json!({ "x-src": "web", "ce_type": "order.placed" }));
-        // Queue, id, name and data; the policy it died under; when it came and when it died.
+        // Queue, id, name and data; the policy it died under; when it was created and when it died.
         assert_eq!(
             (&whole["queue"], &whole["message"], &whole["type"]),
             (&json!("orders"), &json!("p-0"), &json!("order.placed"))
@@ -94,7 +94,7 @@ async fn letters_tell_their_whole_story() {
     server.stop().await;
 }
 
-/// A number may be a letter's and a message's. A word may be a route's and a message's.
+/// A number may be both a letter's and a message's id. A word may be both a route and a message's id.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_that_could_mean_something_else_is_not_mistaken() {
     let server = start().await;
@@ -433,7 +433,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
     let edited = server.get(&format!("{LETTERS}?filter=edit:e-1")).await.expect(200);
     assert_eq!(messages(&edited), ["a", "c"]);
 
-    // Nothing stands beside an undo: a field that was ignored would undo more than was asked for.
+    // An undo allows no other field: ignoring one would undo more than requested.
     for (body, field) in [
         (r#"{"undo":"e-1","dry_run":true}"#, "`dry_run`"),
         (r#"{"undo":"e-1","dry_run":false}"#, "`dry_run`"),
@@ -481,7 +481,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
     server.stop().await;
 }
 
-/// Orders that are refused for good, in a pipeline that does not show their e-mail address.
+/// Orders that are refused for good, in a pipeline that redacts their e-mail address.
 async fn with_redacted_letters() -> Running {
     let server = start_with(Setup { redact: &["/email"], ..Setup::default() }).await;
     let order = |n: u32, email: &str| {
@@ -494,7 +494,7 @@ async fn with_redacted_letters() -> Running {
     server
 }
 
-/// Every answer that counts letters is a way to ask whether one matches.
+/// Every answer that counts letters reveals whether one matches.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_hidden_is_guessed_by_no_dry_run() {
     let server = with_redacted_letters().await;
@@ -515,7 +515,7 @@ async fn what_is_hidden_is_guessed_by_no_dry_run() {
             let refused = ask(path, guess).await.expect(400);
             assert!(refused["message"].as_str().unwrap().contains("redacts"), "{path} {guess}: {refused}");
         }
-        // Who knows a value may ask for it.
+        // A user who knows a value may search for it.
         ask(path, "payload.email:erika@example.com").await.expect(200);
     }
     let edit = format!("{LETTERS}/edit");
@@ -528,7 +528,7 @@ async fn what_is_hidden_is_guessed_by_no_dry_run() {
     server.stop().await;
 }
 
-/// Whoever reads a payload, changes it and sends it back would put the mask in place of the value.
+/// Writing back a payload as shown would replace the value with the mask.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_that_was_shown_with_redacted_values_is_not_written_back() {
     let server = with_redacted_letters().await;
@@ -552,7 +552,7 @@ async fn a_payload_that_was_shown_with_redacted_values_is_not_written_back() {
     server.stop().await;
 }
 
-/// What an edit removes from a message is kept with its letter, so whoever has to erase it means that letter too.
+/// Content that an edit removed from a message is kept with its letter, so an erasure must find that letter too.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erasure_finds_what_an_edit_has_removed() {
     let server = with_redacted_letters().await;
@@ -607,7 +607,7 @@ async fn a_letter_tells_the_first_and_the_last_of_its_crashes_and_how_many() {
     let classes: Vec<&Value> =
         letter["history"].as_array().unwrap().iter().map(|attempt| &attempt["class"]).collect();
     assert_eq!(classes, ["transient", "crash", "crash"]);
-    // The history says when an attempt began.
+    // The history contains the start of each attempt.
     let began = |attempt: usize| letter["history"][attempt]["at"].as_str().unwrap().to_owned();
     assert!(began(1) <= time("first_crash") && time("first_crash") < began(2), "{letter}");
     assert!(began(2) <= time("last_crash"), "{letter}");
@@ -615,7 +615,7 @@ async fn a_letter_tells_the_first_and_the_last_of_its_crashes_and_how_many() {
     server.stop().await;
 }
 
-/// The letters of a small tenant died after 100,000 of another one.
+/// The letters of a small tenant died after 100,000 of another tenant.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tenant_is_counted_however_many_letters_another_one_has() {
     let server = start_with(Setup { guard: GuardSettings::off(), ..Setup::default() }).await;
@@ -660,7 +660,7 @@ async fn a_plan_names_the_last_replay_that_had_letters_of_its_groups() {
     server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done").await;
     let dry = server.post("/v1/replays", &start(unanswered(), true)).await.expect(200);
     assert_eq!(dry["last"], Value::Null, "it had letters of another group");
-    // All of them, and so those of this group too.
+    // All letters, including those of this group.
     server.post("/v1/replays", &start(json!({ "all": true }), false)).await.expect(202);
     server.wait_for("/v1/replays/r-2", |replay| replay["state"] == "done").await;
     let dry = server.post("/v1/replays", &start(unanswered(), true)).await.expect(200);
@@ -673,7 +673,7 @@ async fn a_plan_names_the_last_replay_that_had_letters_of_its_groups() {
     server.stop().await;
 }
 
-/// Any two letters were `2 letters by id`, whichever they were.
+/// Once, any two letters were described as `2 letters by id`, whichever they were.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_for_letters_by_id_names_no_replay_of_others_and_those_that_are_not_open() {
     let server = with_letters(2, 0).await;
@@ -731,7 +731,7 @@ async fn a_compaction_is_in_the_log_with_who_asked_for_it_and_what_went() {
     server.stop().await;
 }
 
-/// A later message of `c-0` was delivered: the letter of that key is left out if that is asked for, and only then.
+/// A later message of `c-0` was delivered: the letter of that key is left out if that is requested, and only then.
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_with_a_later_success_stay_open_if_that_is_asked_for() {
     let server = with_letters(2, 0).await;

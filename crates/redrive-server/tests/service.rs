@@ -24,7 +24,7 @@ async fn refusals_say_what_is_missing_and_never_a_secret() {
     for answer in [none, less] {
         assert!(!answer.text.contains(OPS) && !answer.text.contains(READER));
     }
-    // A token in the address is for the page alone.
+    // A token in the address is only for the page.
     let sneaky = format!("{path}?token={OPS}");
     assert_eq!(
         server
@@ -120,7 +120,7 @@ async fn a_pipeline_shows_the_same_figures_alone_and_in_the_list() {
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_pass_the_linter_and_add_up() {
     let server = start().await;
-    // Five that fail in a row without a success would count as an outage, and would not die.
+    // Five failures in a row without a success would count as an outage, and would not die.
     let body = "{\"payload\":1}\n".repeat(50) + &"{\"payload\":\"flaky\"}\n".repeat(4);
     server.post_lines("/v1/pipelines/orders/messages", &body).await.expect(202);
     server
@@ -155,7 +155,7 @@ async fn metrics_pass_the_linter_and_add_up() {
     server.stop().await;
 }
 
-/// Asks Prometheus' own linter, where it is installed.
+/// Runs Prometheus' own linter, if it is installed.
 fn promtool(text: &str) {
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -200,11 +200,11 @@ async fn a_request_that_runs_is_answered_although_the_server_stops() {
         body.len()
     );
     let mut slow = server.begin(&head).await;
-    // An idle connection must not keep the server up.
+    // An idle connection must not delay shutdown.
     let idle = server.hang(b"").await;
     let address = server.address;
     let stopping = tokio::spawn(server.stop());
-    // The port is closed first, which shows that stopping has begun.
+    // Closing the port is the first step of stopping.
     while tokio::net::TcpStream::connect(address).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -251,7 +251,7 @@ fn the_table_of_metrics_is_that_of_the_code() {
     is_current("docs/reference/metrics.md", &metrics::docs());
 }
 
-/// Compares a committed document with what the code says; REDRIVE_REGENERATE=1 writes it instead.
+/// Compares a committed document with the generated one; REDRIVE_REGENERATE=1 writes it instead.
 fn is_current(path: &str, now: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if std::env::var_os("REDRIVE_REGENERATE").is_some() {

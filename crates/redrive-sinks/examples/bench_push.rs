@@ -1,7 +1,7 @@
-//! Pushes per second of the push sinks beside a bare client in one run, by turns:
+//! Measures pushes per second of the push sinks and of a bare client, alternating within one run:
 //! `bench_push [--seconds 5] [--rounds 3] [--concurrency 256] [--only apns|stale|goaway|webpush]`.
 //!
-//! Client and server share the processors, as they do for both sides. `stale`: one token in five is dead. `goaway`: the
+//! Client and server share the processors, for both sides alike. `stale`: one token in five is dead. `goaway`: the
 //! server sends GOAWAY every five seconds.
 
 #[path = "../tests/push/server.rs"]
@@ -32,7 +32,7 @@ use server::{PushServer, Reply, key_file};
 use tokio::net::{TcpListener, TcpStream};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
-/// A push that was made: whether it arrived.
+/// A push in progress; returns whether it arrived.
 type Pushing = std::pin::Pin<Box<dyn Future<Output = bool> + Send>>;
 type Client1 = Arc<dyn Fn(u64) -> Pushing + Send + Sync>;
 
@@ -93,7 +93,7 @@ async fn run(options: &Options) -> Result<(), Error> {
     Ok(())
 }
 
-/// What came of the rounds of one client.
+/// The results of the rounds of one client.
 #[derive(Default)]
 struct Figures {
     pushes: u64,
@@ -128,7 +128,7 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// So many pushes at once for so long.
+/// Makes pushes with the given concurrency for the given time.
 async fn measure(client: &Client1, options: &Options) -> Result<Figures, Error> {
     let (next, started) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let until = started + Duration::from_secs(options.seconds);
@@ -153,7 +153,7 @@ async fn measure(client: &Client1, options: &Options) -> Result<Figures, Error> 
     Ok(all)
 }
 
-/// Each push goes to a device of its own; some are dead, if that is measured.
+/// A separate device token for each push; some are dead, if that is measured.
 fn token(number: u64, is_stale: bool) -> String {
     let kind = if is_stale && number.is_multiple_of(STALE_ONE_IN) { "dead" } else { "00ab" };
     format!("{kind}{number:012x}")
@@ -212,7 +212,7 @@ fn through(sink: Arc<dyn Sink>, payload: impl Fn(u64) -> String + Send + Sync + 
 /// As long as a provider token.
 const BEARER: &str = "bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IkFCQzEyM0RFRkcifQ.eyJpc3MiOiJERUYxMjNHSElKIiwiaWF0IjoxNzk0OTM3NjAwfQ.MEUCIQDyzZ0kq8gX1vT5oS6mYb2uC3nE4fR7hW9jKlLpQaBdVwIgNxUeTsO1r2i3g4h5j6k7l8m9n0p1q2r3s4t5u6v7w8";
 
-/// What a client does at least: a request, an answer.
+/// The minimum that a client does: a request, an answer.
 struct BareApns {
     server: Arc<PushServer>,
     sessions: Vec<tokio::sync::Mutex<SendRequest<Bytes>>>,
@@ -232,7 +232,7 @@ impl BareApns {
         let at = self.next.fetch_add(1, Ordering::Relaxed) as usize % self.sessions.len();
         let current = self.sessions[at].lock().await.clone();
         let Ok(mut session) = current.ready().await else {
-            // It was told to go away. Whoever comes first connects again.
+            // The server sent GOAWAY. The first call reconnects.
             let mut held = self.sessions[at].lock().await;
             if held.clone().ready().await.is_err() {
                 *held = session(&self.server).await?;
@@ -240,7 +240,7 @@ impl BareApns {
             return Ok(false);
         };
         let uri = format!("{}/3/device/{token}", self.server.url());
-        // The same headers as ours, made with as little effort as possible.
+        // The same headers as ours, built with minimal effort.
         let request = Request::builder()
             .method(Method::POST)
             .uri(uri)
@@ -278,7 +278,7 @@ async fn session(server: &PushServer) -> Result<SendRequest<Bytes>, Error> {
     let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     let (session, connection) = h2::client::handshake(stream).await?;
     tokio::spawn(async move {
-        // It ends with the server.
+        // The connection ends with the server.
         let _ = connection.await;
     });
     Ok(session)
@@ -298,7 +298,7 @@ async fn plain_server() -> Result<u16, Error> {
                     *response.status_mut() = StatusCode::CREATED;
                     Ok::<_, Infallible>(response)
                 });
-                // A client that breaks off is its own business.
+                // The server ignores clients that disconnect.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
             });
         }

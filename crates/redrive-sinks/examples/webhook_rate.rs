@@ -1,10 +1,4 @@
-//! Measures how fast webhooks are delivered, compared with a bare client.
-//!
-//! `cargo run --release -p redrive-sinks --example webhook_rate -- [messages] [rounds]`
-//!
-//! Client and server share the machine. Each round runs the bare client and then Redrive, so that changes in machine load
-//! affect both. Redrive takes its messages from the embedded engine and syncs every outcome; the bare client stores
-//! nothing. A third run signs every request with HMAC-SHA256; signed and unsigned take turns in going first.
+//! Measures the rate of webhook deliveries, compared with a bare client.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -27,13 +21,13 @@ use tokio::sync::Notify;
 
 const CONCURRENCY: u32 = 64;
 const BYTES: usize = 512;
-/// Messages in one call of ingest.
+/// Messages per ingest call.
 const BATCH: u64 = 1_000;
 const SECRET: &str = "whsec_bmV3bmV3bmV3bmV3bmV3bmV3bmV3bmV3";
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Counts requests and says when all have come.
+/// Counts requests and notifies once all have arrived.
 #[derive(Default)]
 struct Counter {
     seen: AtomicU64,
@@ -54,7 +48,7 @@ impl Counter {
     }
 }
 
-/// A server that reads each request to its end and says 200.
+/// A server that reads each request to its end and answers 200.
 async fn serve(counter: Arc<Counter>) -> Result<Uri> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let uri = format!("http://{}/", listener.local_addr()?).parse()?;
@@ -83,7 +77,7 @@ fn order(number: u64) -> String {
     format!("{head}{}\"}}", "x".repeat(BYTES - head.len() - 2))
 }
 
-/// The pool and nothing else: as many tasks as Redrive has permits, each with a request under way all the time.
+/// Only the pool: as many tasks as Redrive has permits, each with a request in flight all the time.
 async fn bare(uri: &Uri, count: u64) -> Result<Duration> {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let next = Arc::new(AtomicU64::new(0));
@@ -109,7 +103,7 @@ async fn bare(uri: &Uri, count: u64) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// The same number of messages out of the embedded engine, from the start to the last request.
+/// The same number of messages from the embedded engine, from the start to the last request.
 async fn redrive(uri: &Uri, count: u64, counter: &Counter, signed: bool) -> Result<Duration> {
     let dir = tempfile::tempdir()?;
     let mut options = WebhookOptions::to_url(uri.to_string());
@@ -161,7 +155,7 @@ async fn main() -> Result<()> {
         let bare = count as f64 / bare(&uri, count).await?.as_secs_f64();
         let mut rates = [0.0; 2];
         for turn in 0..2 {
-            // Who goes first changes with each round.
+            // The order alternates with each round.
             let signed = (round + turn) % 2 == 0;
             let took = redrive(&uri, count, &counter, signed).await?;
             rates[usize::from(signed)] = count as f64 / took.as_secs_f64();
@@ -187,7 +181,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Median, least and most.
+/// Median, minimum and maximum.
 fn spread(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);

@@ -1,8 +1,8 @@
-//! What is wrong with a setting of a sink.
+//! A fault in a setting of a sink.
 
-/// One thing that has to be repaired: the setting, what is wrong with it and what to write instead.
+/// One thing to repair: the setting, the problem and what to write instead.
 ///
-/// `value` is empty where the value may be a secret, as a header or a URL may.
+/// `value` is empty if the value may be a secret, such as a header or a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}\n  fix: {fix}")]
 pub struct SinkFault {

@@ -2,13 +2,14 @@
 //!
 //! # Layout
 //!
-//! - [`secret`], [`fault`]: what is never printed, and what is wrong with a setting
-//! - [`tls`]: who is trusted, and why a handshake failed
+//! - [`secret`], [`fault`]: texts that are never printed, and faults in settings
+//! - [`tls`]: trusted authorities, and why a handshake failed
 //! - [`stdout`]: a JSON line per message, for looking at them
 //! - [`webhook`]: a POST per message, to one URL or to an endpoint that the message names
-//! - [`webpush`], [`apns`], [`fcm`]: a push per message, to the browser or device that it names; [`push`]: what they share
+//! - [`webpush`], [`apns`], [`fcm`]: a push per message, to the browser or device that it names; [`push`]: what they
+//!   share
 //!
-//! A sink knows no engine and no policy. It says what came back; what follows from it is decided in `redrive-core`.
+//! A sink knows no engine and no policy. It reports the outcome; `redrive-core` decides what follows.
 
 pub mod fault;
 pub mod secret;
@@ -30,7 +31,7 @@ pub use stdout::StdoutSink;
 pub use webhook::{ClassTable, Names, WebhookOptions, WebhookSink, check_hash_key};
 pub use webpush::{WebPushOptions, WebPushSink};
 
-/// The guide's example is compiled with the tests.
+/// Compiles the guide's example with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/webhooks.md")]
 struct Guide;

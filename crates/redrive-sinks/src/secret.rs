@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// The longest secret that is read from a file. A longer file was named by mistake.
+/// The longest secret file. A longer file was named by mistake.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A text that must not appear in a log, an error or `Debug`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// A file with a secret could not be used. Names the file, never what is in it.
+/// A secret file could not be used. Names the file, but never its content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct SecretError {
@@ -23,12 +23,12 @@ pub struct SecretError {
 }
 
 impl Secret {
-    /// Reads a secret from a file, without the white space around it: editors end a file with a newline.
+    /// Reads a secret from a file, trimming white space: editors end a file with a newline.
     pub fn read(path: &Path) -> Result<Self, SecretError> {
         Self::read_up_to(path, FILE_BYTES_MAX)
     }
 
-    /// The same for a file that may be larger, or has to be smaller.
+    /// The same with another limit of size.
     pub(crate) fn read_up_to(path: &Path, bytes_max: u64) -> Result<Self, SecretError> {
         let failed = |problem: String| SecretError { path: path.to_owned(), problem };
         let file = File::open(path).map_err(|error| failed(error.to_string()))?;
@@ -44,8 +44,7 @@ impl Secret {
         Ok(Self(text.trim().to_owned()))
     }
 
-    /// The secret of a file; where there is none, a random one is made, readable for this user alone, and durable before
-    /// it is used.
+    /// Reads the secret from a file, or creates a random one that only this user can read, durable before it is used.
     pub fn read_or_make(path: &Path) -> Result<Self, SecretError> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let failed = |problem: String| SecretError { path: path.to_owned(), problem };
@@ -61,7 +60,7 @@ impl Secret {
             text
         });
         let write = || {
-            // Under another name first: a crash must not leave an empty file that the next start refuses.
+            // Written under another name first: a crash must not leave an empty file that the next start refuses.
             let unfinished = path.with_extension("new");
             let mut file =
                 File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
@@ -74,8 +73,8 @@ impl Secret {
         Ok(Self(text))
     }
 
-    /// What is wrong with who else may read or change this file: every user of the machine. `None` if that is not so, or
-    /// cannot be known.
+    /// A description if every user of the machine may read or change this file. `None` if not, or if that cannot be
+    /// determined.
     pub fn exposure(path: &Path) -> Option<String> {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;

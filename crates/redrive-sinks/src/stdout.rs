@@ -1,4 +1,4 @@
-//! The stdout sink: each message as one line of JSON, for looking at a topic or a queue.
+//! The stdout sink: prints each message as one line of JSON, to look at a topic or a queue.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,19 +10,19 @@ use redrive::{Call, Delivery, Failure, Message, Sink};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Writes each message as a JSON line. A line that is written counts as delivered.
+/// Writes each message as a JSON line. A written line counts as delivered.
 #[derive(Clone)]
 pub struct StdoutSink {
     out: Arc<Mutex<dyn Write + Send>>,
 }
 
 impl StdoutSink {
-    /// To the standard output of this process.
+    /// Writes to the standard output of this process.
     pub fn new() -> Self {
         Self::to(io::stdout())
     }
 
-    /// To somewhere else.
+    /// Writes elsewhere.
     pub fn to(out: impl Write + Send + 'static) -> Self {
         Self { out: Arc::new(Mutex::new(out)) }
     }
@@ -39,7 +39,7 @@ impl Sink for StdoutSink {
         let out = Arc::clone(&self.out);
         Box::pin(async move {
             let line = line(&call);
-            // A reader that does not read blocks the writer, and a thread of the runtime must not be that writer.
+            // A slow reader blocks the writer, which therefore must not be a runtime thread.
             let written = tokio::task::spawn_blocking(move || {
                 let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
                 out.write_all(&line).and_then(|()| out.flush())
@@ -77,7 +77,7 @@ impl fmt::Debug for StdoutSink {
     }
 }
 
-/// The fields of a message have the names that `POST /v1/pipelines/{p}/messages` takes.
+/// Formats a message with the field names of `POST /v1/pipelines/{p}/messages`.
 fn line(call: &Call) -> Vec<u8> {
     let message = &call.message;
     let mut fields = Map::new();
@@ -109,14 +109,14 @@ fn line(call: &Call) -> Vec<u8> {
     line
 }
 
-/// JSON as it stands, so that numbers and the order of keys are the sender's; other text in quotes; anything else in
+/// JSON unchanged, so that numbers and the order of keys are the sender's; other text in quotes; anything else in
 /// base64.
 fn payload(message: &Message) -> Vec<u8> {
     let Some(payload) = message.payload() else { return b",\"payload\":null".to_vec() };
     let one_line = |json: &&RawValue| !json.get().contains(['\n', '\r']);
     if let Ok(json) = serde_json::from_slice::<&RawValue>(payload) {
         let json = Some(json).filter(one_line).map(|json| json.get().to_owned());
-        // White space between tokens may hold line ends; a line of the output may not.
+        // White space between tokens may contain line ends; a line of the output must not.
         let json =
             json.or_else(|| serde_json::from_slice::<Value>(payload).ok().map(|value| value.to_string()));
         if let Some(json) = json {

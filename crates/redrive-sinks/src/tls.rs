@@ -19,12 +19,12 @@ pub struct ClientCertificate {
     pub key_file: PathBuf,
 }
 
-/// The client's side of TLS. Trusted are the authorities of the file alone, or Mozilla's list.
+/// The client configuration of TLS. Trusts only the authorities in the file, or Mozilla's list.
 pub fn client(ca_file: Option<&Path>) -> Result<ClientConfig, SinkFault> {
     client_with(ca_file, None)
 }
 
-/// The same, with a certificate of our own for receivers that ask for one.
+/// The same, with our own certificate for receivers that ask for one.
 pub fn client_with(
     ca_file: Option<&Path>,
     own: Option<&ClientCertificate>,
@@ -64,7 +64,7 @@ pub fn client_with(
     })
 }
 
-/// The certificates of a PEM file, the own one first. One that has expired is refused.
+/// The certificates of a PEM file, the leaf first. An expired one is refused.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
     let chain: Result<Vec<_>, _> = found.collect();
@@ -84,7 +84,7 @@ pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-/// Whether a certificate has expired or is not valid yet. Nothing else about it is judged: that is for the other side.
+/// Whether a certificate has expired or is not valid yet. Everything else is for the other side to judge.
 fn validity(certificate: &CertificateDer<'_>) -> Option<&'static str> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().take(1).cloned());
@@ -102,7 +102,7 @@ fn validity(certificate: &CertificateDer<'_>) -> Option<&'static str> {
     }
 }
 
-/// Whether the other side refused the certificate that we showed, or missed one.
+/// Whether the other side refused our certificate, or required one.
 pub(crate) fn is_own_refused(error: &(dyn Error + 'static)) -> bool {
     use rustls::AlertDescription as Alert;
     let refused = [
@@ -119,12 +119,12 @@ pub(crate) fn is_own_refused(error: &(dyn Error + 'static)) -> bool {
     if let Some(rustls::Error::AlertReceived(alert)) = find::<rustls::Error>(error) {
         return refused.contains(alert);
     }
-    // HTTP/2 hands on only the text of an error of the connection.
+    // HTTP/2 passes on only the text of a connection's error.
     let Some(text) = find::<io::Error>(error).map(io::Error::to_string) else { return false };
     refused.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string())
 }
 
-/// Whether the other side gave up the handshake and did not say why.
+/// Whether the other side aborted the handshake without a reason.
 pub(crate) fn is_handshake_failure(error: &(dyn Error + 'static)) -> bool {
     let alert = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
     find::<rustls::Error>(error) == Some(&alert)
@@ -139,7 +139,7 @@ fn read_roots(path: &Path, roots: &mut RootCertStore) -> Result<(), String> {
     if roots.is_empty() { Err("there is no certificate in it".into()) } else { Ok(()) }
 }
 
-/// Why a handshake failed, if that is what an error is about. The text names no host: a host can be a customer.
+/// Why a handshake failed, if it did. The text names no host: a host can be a customer.
 pub fn problem(error: &(dyn Error + 'static)) -> Option<&'static str> {
     find::<rustls::Error>(error).map(handshake)
 }
@@ -165,12 +165,12 @@ fn handshake(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// The first cause of a type.
+/// The first cause of the given type.
 pub(crate) fn find<'e, T: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e T> {
     causes(error).find_map(|cause| cause.downcast_ref::<T>())
 }
 
-/// An error and its causes. An `io::Error` says that its cause is its content's cause, and leaves the content out.
+/// An error and its causes. An `io::Error` returns its content's cause as its own, and skips the content.
 pub(crate) fn causes<'e>(
     error: &'e (dyn Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn Error + 'static)> {

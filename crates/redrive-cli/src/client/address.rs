@@ -1,4 +1,4 @@
-//! Where a processor (or the downstream stub) answers: `http://127.0.0.1:7333`.
+//! The address of a processor (or of the downstream stub): `http://127.0.0.1:7333`.
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use hyper::http::Uri;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 
-/// A scheme, a host and a port; a path in front of the API's own is allowed, as behind a reverse proxy.
+/// A scheme, a host and a port; a path prefix is allowed, as behind a reverse proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiAddress {
     scheme: Scheme,
@@ -19,7 +19,7 @@ pub struct ApiAddress {
 pub enum ApiAddressFault {
     #[error("`{0}` is not the address of a processor; write it like http://127.0.0.1:7333")]
     Unreadable(String),
-    // The address itself is not repeated: what stands before the @ is a secret.
+    // The address itself is not repeated: the part before the @ is a secret.
     #[error(
         "an address with a name or a password in it is not accepted; give the token with --token-file or REDRIVE_TOKEN"
     )]
@@ -27,7 +27,7 @@ pub enum ApiAddressFault {
 }
 
 impl ApiAddress {
-    /// The full address of `path`, which begins with a slash and is already escaped.
+    /// The full address of `path`, which must begin with a slash and be escaped already.
     pub fn uri(&self, path: &str) -> Result<Uri, ApiAddressFault> {
         let full = format!("{}{path}", self.prefix);
         let path = PathAndQuery::from_str(&full).map_err(|_| ApiAddressFault::Unreadable(full))?;
@@ -39,12 +39,12 @@ impl ApiAddress {
             .map_err(|_| ApiAddressFault::Unreadable(self.to_string()))
     }
 
-    /// Whether what is sent is encrypted.
+    /// Whether requests are encrypted.
     pub fn is_https(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Whether what is sent stays on this machine.
+    /// Whether requests stay on this machine.
     pub fn is_loopback(&self) -> bool {
         let host = self.authority.host();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -60,7 +60,7 @@ impl FromStr for ApiAddress {
         if text.contains('@') {
             return Err(ApiAddressFault::Credentials);
         }
-        // `127.0.0.1:7333` alone is what people type.
+        // People type `127.0.0.1:7333` without a scheme.
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let uri = Uri::from_str(&full).map_err(|_| unreadable())?;
         let scheme = uri.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
@@ -102,7 +102,7 @@ pub fn opaque_segment(text: &str) -> String {
     })
 }
 
-/// `?name=value&…` of those that have a value; nothing if none has.
+/// `?name=value&…` with the pairs that have a value; empty if none has.
 pub fn query(pairs: &[(&str, Option<&str>)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {

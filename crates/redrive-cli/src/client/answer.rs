@@ -1,8 +1,8 @@
-//! An answer of the API, whose shapes are those of `redrive-api`.
+//! An answer of the API; its types are those of `redrive-api`.
 
 use serde_json::Value;
 
-/// An answer twice: as it came, for `--json`, and as what we understand of it.
+/// An answer in two forms: raw, for `--json`, and parsed.
 #[derive(Clone, Debug)]
 pub struct ApiAnswer<T> {
     pub json: Value,

@@ -1,4 +1,4 @@
-//! The API: a method per route.
+//! The API client: one method per route.
 
 use std::path::Path;
 
@@ -24,23 +24,23 @@ use super::token::Bearer;
 use super::wire::Wire;
 use crate::exit::Failed;
 
-/// Words that are routes where otherwise the id of a letter stands.
+/// Words that are routes in the place of a letter id.
 const LETTER_ROUTES: [&str; 7] = ["stats", "edit", "discard", "undo", "erase", "compact", "import"];
 
-/// The same for the id of a subscription.
+/// Words that are routes in the place of a subscription id.
 const SUBSCRIPTION_ROUTES: [&str; 6] = ["keys", "remove", "flag", "purge", "undo", "resume"];
 
-/// A processor's API.
+/// The API of a processor.
 #[derive(Clone, Debug)]
 pub struct Api {
     wire: Wire,
 }
 
-/// Which letters a page is asked for.
+/// The selection of letters for a page.
 #[derive(Clone, Debug, Default)]
 pub struct PageQuery {
     pub filter: Option<String>,
-    /// `None` asks for letters in every state.
+    /// `None` selects letters in every state.
     pub state: Option<String>,
     pub since: Option<String>,
     pub payload: bool,
@@ -48,10 +48,10 @@ pub struct PageQuery {
     pub cursor: Option<String>,
 }
 
-/// Which messages a page is asked for.
+/// The selection of messages for a page.
 #[derive(Clone, Debug, Default)]
 pub struct MessageQuery {
-    /// `None` asks for every state.
+    /// `None` selects every state.
     pub state: Option<String>,
     pub filter: Option<String>,
     pub limit: u32,
@@ -103,7 +103,7 @@ impl Api {
         self.post(&format!("/v1/pipelines/{}/messages", segment(pipeline)), Some(body)).await
     }
 
-    /// Sends many messages, a line each: all of them or none.
+    /// Sends many messages, one per line: all of them or none.
     pub async fn send_many(
         &self,
         pipeline: &str,
@@ -128,7 +128,7 @@ impl Api {
         self.get(&format!("/v1/pipelines/{}/messages{query}", segment(pipeline))).await
     }
 
-    /// `retry` or `cancel`.
+    /// Makes a message due or cancels it; `word` is `retry` or `cancel`.
     pub async fn steer(
         &self,
         pipeline: &str,
@@ -139,7 +139,7 @@ impl Api {
         self.post(&path, None).await
     }
 
-    /// `probe` or `close`.
+    /// Controls the breaker; `word` is `probe` or `close`.
     pub async fn breaker(&self, pipeline: &str, word: &str) -> Result<ApiAnswer<PipelineView>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/breaker/{word}", segment(pipeline)), None).await
     }
@@ -198,7 +198,7 @@ impl Api {
 
     pub async fn undo_edit(&self, pipeline: &str, edit: &str) -> Result<ApiAnswer<EditUndone>, ClientFault> {
         let path = format!("/v1/pipelines/{}/letters/edit", segment(pipeline));
-        // Nothing may stand beside it, not even that it is no dry run.
+        // The API accepts no other field beside `undo`, not even `dry_run`.
         self.post(&path, Some(json!({ "undo": edit }))).await
     }
 
@@ -231,7 +231,7 @@ impl Api {
         self.post_with(&path, &Undo { id: discard.to_owned() }).await
     }
 
-    /// Imports letters, a line each; `from` is where they come from.
+    /// Imports letters, one per line; `from` names their origin.
     pub async fn import(
         &self,
         pipeline: &str,
@@ -282,7 +282,7 @@ impl Api {
         self.post_with(&format!("/v1/pipelines/{}/subscriptions", segment(pipeline)), subscription).await
     }
 
-    /// `flag` or `purge`.
+    /// Marks a subscription; `word` is `flag` or `purge`.
     pub async fn subscription_mark(
         &self,
         pipeline: &str,

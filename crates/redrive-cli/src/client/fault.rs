@@ -1,4 +1,4 @@
-//! What can go wrong between us and the processor, what to do about it, and the exit code.
+//! What can go wrong between the client and the processor, how to fix it, and the exit code.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum ClientFault {
     Untrusted { address: String, problem: &'static str },
     #[error("the connection to {address} broke: {error}")]
     Broken { address: String, error: String },
-    /// The processor answered and said no.
+    /// The processor refused the request.
     #[error("{0}")]
     Refused(Refused),
     #[error("{address} does not answer as a redrive processor does ({problem}); is --url right?")]
@@ -28,12 +28,12 @@ pub enum ClientFault {
     Address(#[from] ApiAddressFault),
 }
 
-/// A refusal of the API, with what was asked.
+/// A refusal of the API, with the request's context.
 #[derive(Debug)]
 pub struct Refused {
     pub status: u16,
     pub refusal: Refusal,
-    /// Whether we sent a token at all: the fix differs.
+    /// Whether the request carried a token: the fix differs.
     pub with_token: bool,
 }
 
@@ -49,8 +49,7 @@ impl fmt::Display for Refused {
 }
 
 impl ClientFault {
-    /// 75 for what may work later as it stands, 1 for what the processor could not do, 2 for what has to be asked
-    /// otherwise.
+    /// 75 if the same request may work later, 1 if the processor could not do it, 2 if the request must be changed.
     pub fn exit(&self) -> Exit {
         match self {
             Self::NoProcessor { .. } | Self::Slow { .. } | Self::Broken { .. } => Exit::TryAgain,
@@ -63,7 +62,7 @@ impl ClientFault {
         }
     }
 
-    /// The same of a change that was asked for. Where the processor may have heard of it, it goes on without us:
+    /// The failure of a request for a change. If the processor may have received it, the change may go on without us:
     /// `how_to_look` says how to find out.
     pub fn of_change(self, how_to_look: impl FnOnce() -> String) -> Failed {
         let is_unsure = matches!(self, Self::Broken { .. } | Self::Slow { .. });
@@ -75,7 +74,7 @@ impl ClientFault {
         matches!(self, Self::Refused(refused) if refused.status == 404)
     }
 
-    /// Whether the processor may only be restarting: a follower waits for it.
+    /// Whether the processor may only be restarting, so that following can go on.
     pub fn may_pass(&self) -> bool {
         self.exit() == Exit::TryAgain
     }

@@ -1,11 +1,11 @@
 //! The client of the HTTP API: what `dlq`, `status`, `pause`, `resume` and `audit` talk to.
 //!
-//! - `address`: where the processor is (`--url`), and what is refused as an address
-//! - `token`: which token is sent, and that it never shows
+//! - `address`: the address of the processor (`--url`), and its checks
+//! - `token`: the token to send; it is never shown
 //! - `wire`: one request and its bounded answer
-//! - `answer`: an answer as it came and as it is understood; its shapes are those of `redrive-api`
-//! - `api`: a method per route
-//! - `fault`: what can go wrong, what to do about it, and the exit code
+//! - `answer`: an answer, raw and parsed; its types are those of `redrive-api`
+//! - `api`: one method per route
+//! - `fault`: what can go wrong, how to fix it, and the exit code
 //! - `session`: from the global flags to an API, on a small runtime
 
 pub mod address;

@@ -1,4 +1,4 @@
-//! From the global flags to an API: which address, which token, and a runtime of one thread.
+//! Creates an API client from the global flags: address, token, and a single-threaded runtime.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::config::{EngineConfig, Environment, ServerConfig};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
-/// What a client command works with. The clock is an argument, so that a test can stop it.
+/// The context of a client command. The clock is an argument, so that tests can stop it.
 #[derive(Debug)]
 pub struct Session {
     pub api: Api,
@@ -28,13 +28,13 @@ impl Session {
         (self.clock)()
     }
 
-    /// A part of an answer is not what the API promises.
+    /// The fault for a part of an answer that does not match the API.
     pub fn strange(&self, error: &serde_json::Error) -> ClientFault {
         ClientFault::Strange { address: self.api.address().to_string(), problem: error.to_string() }
     }
 }
 
-/// Connects as the flags say and runs a command to its end.
+/// Connects as the flags say and runs a command to completion.
 pub fn with_api(
     global: &Global,
     out: &mut Output,
@@ -57,18 +57,18 @@ pub fn with_api(
     block_on(command(&session, out))
 }
 
-/// What the configuration of this directory says about a processor on this machine.
+/// What the configuration in this directory says about a local processor.
 #[derive(Debug)]
 struct Nearby {
     listen: SocketAddr,
-    /// Whether it serves TLS.
+    /// Whether the processor serves TLS.
     tls: bool,
     dir: PathBuf,
 }
 
 impl Nearby {
-    /// A configuration that was asked for must be readable. One that is not there, or has faults, only leaves us
-    /// with the defaults: looking at a processor must be possible while its next configuration is being written.
+    /// A configuration named explicitly must be readable. A missing or faulty default one only means defaults: looking
+    /// at a processor must be possible while its next configuration is being written.
     fn find(global: &Global, out: &mut Output) -> Result<Self, Failed> {
         let environment = Environment::of_process();
         let there = global.config.is_some() || Path::new(FILE_DEFAULT).exists();
@@ -115,8 +115,8 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T,
     runtime.map_err(|error| Failed::new(Exit::TryAgain, format!("no runtime: {error}")))?.block_on(future)
 }
 
-/// `--token-file`, else `REDRIVE_TOKEN`, else the engine's own. The last one only for an address on this machine: it
-/// must not be carried to another host because `--url` was given next to a local store.
+/// Chooses the token: `--token-file`, else `REDRIVE_TOKEN`, else the engine's own. The last only for an address on this
+/// machine: it must not be sent to another host because `--url` was given next to a local store.
 fn token(global: &Global, engine_dir: &Path, address: &ApiAddress) -> Result<Option<Bearer>, Failed> {
     if let Some(token) = global.token()? {
         return Bearer::new(token.expose()).map(Some);

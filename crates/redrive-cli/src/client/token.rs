@@ -1,4 +1,4 @@
-//! Which token is sent. It goes to one address and is shown nowhere.
+//! Chooses the token to send. It goes to one address and is never shown.
 
 use std::fmt;
 use std::fs::File;
@@ -9,16 +9,16 @@ use hyper::http::HeaderValue;
 
 use crate::exit::Failed;
 
-/// A file longer than this holds no token.
+/// A longer file is not a token.
 const FILE_BYTES_MAX: u64 = 4_096;
 
-/// A bearer token as the header that carries it.
+/// A bearer token, stored as its header value.
 #[derive(Clone)]
 pub struct Bearer(HeaderValue);
 
 impl Bearer {
     pub fn new(token: &str) -> Result<Self, Failed> {
-        // What was found is not repeated: it may be a secret with a slip in it.
+        // The text is not repeated: it may be a mistyped secret.
         let fault = || Failed::usage("the token is not one line of visible characters");
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(fault());
@@ -28,8 +28,8 @@ impl Bearer {
         Ok(Self(value))
     }
 
-    /// The token a processor without configured tokens made for itself, if this user may read it. Nobody asked for
-    /// this file, so one that is missing or not readable is no fault: reads need no token.
+    /// The token that a processor without configured tokens generated, if this user may read it. The file was not named
+    /// explicitly, so a missing or unreadable one is no error: reads need no token.
     pub fn of_engine(dir: &Path) -> Option<Self> {
         let mut text = String::new();
         File::open(dir.join("token")).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;

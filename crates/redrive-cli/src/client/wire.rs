@@ -1,4 +1,4 @@
-//! One request over HTTP/1.1 and its answer, with a bound on time and size.
+//! One HTTP/1.1 request and its answer, with limits on time and size.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::fault::{ClientFault, Refused};
 use super::token::Bearer;
 use crate::exit::Failed;
 
-/// The longest answer we read. A page of letters with their payloads fits.
+/// The largest answer that is read. A page of letters with their payloads fits.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// How long one exchange may take. The processor may have to look through many letters for a filter.
+/// The time limit of one exchange. The processor may have to scan many letters for a filter.
 pub const ANSWER_WITHIN: Duration = Duration::from_mins(1);
 
 /// A pool of connections to one address.
@@ -34,10 +34,10 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// `ca_file` holds the authorities that are trusted for https, instead of the usual ones.
+    /// Creates a pool. `ca_file` holds the authorities to trust for https, instead of the usual ones.
     pub fn new(address: ApiAddress, token: Option<Bearer>, ca_file: Option<&Path>) -> Result<Self, Failed> {
         let mut http = HttpConnector::new();
-        // The connector around this one takes https as well.
+        // The outer connector handles https too.
         http.enforce_http(false);
         http.set_connect_timeout(Some(Duration::from_secs(5)));
         http.set_nodelay(true);
@@ -62,12 +62,12 @@ impl Wire {
         self.token.is_some()
     }
 
-    /// Sends one request and reads the whole answer. A body means POST with JSON.
+    /// Sends one request and reads the whole answer. A body makes it a POST with JSON.
     pub async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientFault> {
         self.ask_as(method, path, "application/json", body).await
     }
 
-    /// The same with a body of another kind.
+    /// The same with a body of another content type.
     pub async fn ask_as(
         &self,
         method: Method,
@@ -81,7 +81,7 @@ impl Wire {
         if status.is_success() {
             return Ok(bytes);
         }
-        // An answer without our shape still has its status; the text of a stranger is not shown.
+        // An answer that is not ours still has its status; its text is not shown, since it may come from anybody.
         let refusal = serde_json::from_slice(&bytes).unwrap_or_default();
         Err(ClientFault::Refused(Refused { status: status.as_u16(), refusal, with_token: self.has_token() }))
     }
@@ -121,7 +121,7 @@ impl Wire {
     }
 }
 
-/// The innermost cause, which is the one that says something.
+/// The innermost cause, which is the informative one.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,4 +1,4 @@
-//! `redrive completions`: a script for a shell, from the same declaration as the help.
+//! `redrive completions`: a completion script for a shell, generated from the declared arguments.
 
 use clap::ValueEnum;
 use clap_complete::Shell as Generator;

@@ -1,4 +1,4 @@
-//! `redrive downstream`: a stub that fails on request and remembers what it applied.
+//! `redrive downstream`: a stub that fails on request and records what it applied.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub struct DownstreamArgs {
     pub allow_remote: bool,
 }
 
-/// The options that the arguments stand for.
+/// Builds the options from the arguments.
 pub fn options(args: &DownstreamArgs) -> Result<DownstreamOptions, Failed> {
     let poison_detect = match args.poison_detect.as_str() {
         "on" => true,

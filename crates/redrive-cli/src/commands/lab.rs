@@ -1,4 +1,4 @@
-//! `redrive lab`: experiments that show what Redrive claims. The lab itself is in redrive-lab.
+//! `redrive lab`: experiments that demonstrate Redrive's claims. The lab itself is in redrive-lab.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::output::{Align, Output, TextTable};
 use crate::service::Signals;
 
 const REDRAW_AFTER: Duration = Duration::from_millis(200);
-/// Before that, how long it still takes is a guess.
+/// Below this progress, the remaining time is only a guess.
 const ESTIMATE_FROM: f64 = 0.02;
 
 #[derive(Debug, clap::Args)]
@@ -132,7 +132,7 @@ fn list(out: &mut Output) -> Result<Exit, Failed> {
 
 fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
     if args.engine == Some(EngineName::Kafka) {
-        // Before a broker is started for it.
+        // Check before a broker is started.
         check_kafka(&args.name, args.file.as_deref()).map_err(|error| failed(&error))?;
     }
     let broker = broker(args, out)?;
@@ -168,13 +168,13 @@ fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
     })
 }
 
-/// This program, as the process that the scenario `kills` starts and kills.
+/// The command that starts this program as a victim of the scenario `kills`.
 fn victim() -> Result<Vec<String>, Failed> {
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     Ok([program.as_str(), "lab", "victim"].map(str::to_owned).to_vec())
 }
 
-/// Where the broker is, and the broker if it is ours.
+/// The address of the broker, and the broker itself if we started it.
 struct Broker {
     address: String,
     #[cfg(feature = "kafka")]
@@ -226,7 +226,7 @@ fn failed(error: &LabError) -> Failed {
     Failed::new(exit, error.to_string())
 }
 
-/// What repeats this run.
+/// The command that repeats this run.
 fn command(args: &RunArgs) -> String {
     let mut command = format!("redrive lab run {} --seed {}", args.name, args.seed);
     match args.engine {
@@ -238,7 +238,7 @@ fn command(args: &RunArgs) -> String {
         command.push_str(" --quick");
     }
     if args.postgres.is_some() {
-        // Its URL may hold a password.
+        // The URL may contain a password.
         command.push_str(" --postgres URL");
     }
     if let Some(file) = &args.file {
@@ -283,7 +283,7 @@ fn show(finished: &Finished, out: &mut Output) -> Result<(), Failed> {
     out.line(&format!("{}   report {}", summary.standing().text(), report.unwrap_or_default()))
 }
 
-/// Cells of the bar.
+/// The width of the bar.
 const BAR: usize = 24;
 
 /// `██████░░░░░░░░░░░░░░░░░░  25 %, 3m left   steady, jitter none`.
@@ -296,7 +296,7 @@ fn progress_line(done: f64, elapsed: Duration, doing: &str) -> String {
     format!("{bar} {:3.0} %{left}   {doing}", done * 100.0)
 }
 
-/// A bar on stderr that says how far it is and how long it still takes; only on a terminal.
+/// A progress bar on stderr with the remaining time; only on a terminal.
 struct Screen {
     shown: bool,
     began: Instant,
@@ -312,7 +312,7 @@ impl Screen {
 
     fn clear(&self) {
         if self.drawn.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            // A line that cannot be removed is not worth an error.
+            // Failing to remove the line is not worth an error.
             let _ = write!(std::io::stderr(), "\r\u{1b}[2K");
         }
     }

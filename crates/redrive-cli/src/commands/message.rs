@@ -1,4 +1,4 @@
-//! `redrive message`: one message by its id, with what became of each attempt.
+//! `redrive message`: one message by its id, with the result of each attempt.
 
 use redrive_api::{Instant, MessageView};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The command line, and one file per command, each with its arguments and a `run`.
+//! The command line, with one file per command that holds its arguments and a `run`.
 
 pub mod audit;
 pub mod breaker;
@@ -83,7 +83,7 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// Runs the command that was given.
+/// Runs the given command.
 pub fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failed> {
     let global = &cli.global;
     match &cli.command {

@@ -28,7 +28,7 @@ pub fn run(args: &ProcessorArgs, global: &Global, out: &mut Output) -> Result<Ex
     if args.supervise {
         log::start(global);
         let code = supervise::supervise()?;
-        // The worker's own code, which need not be one of ours. It has said everything there is to say.
+        // The exit code of the worker, which need not be one of ours. The worker has already reported everything.
         std::process::exit(i32::from(code));
     }
     if args.worker_of.is_some_and(|supervisor| !supervise::end_with(supervisor)) {
@@ -53,14 +53,14 @@ pub fn run(args: &ProcessorArgs, global: &Global, out: &mut Output) -> Result<Ex
     Ok(Exit::Ok)
 }
 
-/// From the stores to their end.
+/// Runs the processor, from opening the stores to shutdown.
 fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) -> Result<RunReport, Failed> {
     if let Some(few) = files::raise_limit() {
         tracing::warn!("{few}");
     }
     let runtimes = Runtimes::start()?;
     {
-        // Opening the stores may take long, and whoever asks for a reload meanwhile does not ask for the end.
+        // Opening the stores may take long, and a reload signal meanwhile must not end the process.
         let _inside = runtimes.api.enter();
         hangup::survive()?;
     }
@@ -74,7 +74,7 @@ fn process(config: &Config, is_worker: bool, global: &Global, out: &mut Output) 
         started(config, global, address, out);
         Ok(())
     });
-    // Whatever still waits for something, a name to be resolved perhaps, is nothing that anybody waits for.
+    // Tasks that still block, for example on name resolution, must not delay the exit.
     runtimes.leave();
     Ok(ended?.report)
 }
@@ -83,7 +83,7 @@ fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Outp
     let forgets = config.engine.kind == EngineKind::Memory;
     let token = token_line(config, global);
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
-    // People read it as text, everybody else as lines of the log; nobody needs it twice.
+    // On a terminal, print text for people; otherwise the log has the same information.
     if log::is_read_by_people() {
         for pipeline in &config.pipelines {
             out.note(&format!("pipeline {} · {}", pipeline.name, policy_line(pipeline)));
@@ -105,11 +105,11 @@ fn started(config: &Config, global: &Global, address: SocketAddr, out: &mut Outp
     tracing::info!(%address, page, token, pipelines = config.pipelines.len(), "ready");
 }
 
-/// What somebody should know who runs without a disk.
+/// A warning for running without a disk.
 const FORGETS: &str =
     "engine memory: a restart loses every message and dead letter; use `embedded` to keep them";
 
-/// What a pipeline does, in a few words.
+/// The pipeline's policy in a few words.
 fn policy_line(pipeline: &PipelineConfig) -> String {
     let policy = &pipeline.policy;
     let longest = redrive_core::duration::print(policy.forecast().dead_letter_max());
@@ -120,7 +120,7 @@ fn policy_line(pipeline: &PipelineConfig) -> String {
     )
 }
 
-/// Where the token comes from, never the token.
+/// The source of the token, never the token itself.
 fn token_line(config: &Config, global: &Global) -> String {
     if !config.server.tokens.is_empty() {
         let names: Vec<&str> = config.server.tokens.iter().map(|token| token.name.as_str()).collect();

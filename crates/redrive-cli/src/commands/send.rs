@@ -14,10 +14,10 @@ use crate::client::{Session, with_api};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
-/// Lines of one request, and their bytes: what a processor takes unless it is set up otherwise, with room to spare.
+/// The maximum number of lines in a request. With the limit on bytes, it stays below a processor's default limits.
 const LINES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 << 20;
-/// The longest payload that is read. What a processor takes is less.
+/// The largest payload that is read. A processor accepts less.
 const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -79,7 +79,7 @@ async fn one(args: &SendArgs, session: &Session, out: &mut Output) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-/// The message as the API takes it. As base64 the payload arrives as it is, JSON or not.
+/// Builds a message for the API. In base64 the payload arrives unchanged, JSON or not.
 fn message(args: &SendArgs, payload: &[u8]) -> Value {
     let mut message = Map::from_iter([("payload_base64".to_owned(), json!(STANDARD.encode(payload)))]);
     let texts = [
@@ -103,7 +103,7 @@ fn message(args: &SendArgs, payload: &[u8]) -> Value {
     message.into()
 }
 
-/// Sends line by line, as many at once as one request may hold. A request is accepted as a whole or not at all.
+/// Sends lines in batches, as many as fit into one request. A request is accepted as a whole or not at all.
 async fn many(args: &SendArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let from: Box<dyn Read> = match &args.file {
         Some(path) => Box::new(open(path)?),
@@ -139,7 +139,7 @@ async fn many(args: &SendArgs, session: &Session, out: &mut Output) -> Result<Ex
     Ok(Exit::Ok)
 }
 
-/// Of many requests one failed: what came before it is accepted.
+/// One of several requests failed: the ones before it were accepted.
 fn so_far(failed: Failed, sent: &AcceptedMessages, lines: u64) -> Failed {
     if lines == 0 {
         return failed;

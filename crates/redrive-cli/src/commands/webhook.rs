@@ -1,4 +1,4 @@
-//! `redrive webhook verify`: checks the signature of a request by hand.
+//! `redrive webhook verify`: checks the signature of a request manually.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::client::session::wall_clock;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, instant, safe};
 
-/// The largest body that is read.
+/// The maximum size of a body.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
@@ -83,7 +83,7 @@ pub fn run(args: &WebhookArgs, out: &mut Output) -> Result<Exit, Failed> {
                 }
                 return Ok(Exit::Ok);
             }
-            // A key of the other kind says nothing while one of this kind is there.
+            // The failure of a key of another kind is irrelevant while there is a key of this kind.
             Err(NotVerified::OtherVersion(_)) if is_of_this_kind => {}
             Err(reason) => {
                 is_of_this_kind |= !matches!(reason, NotVerified::OtherVersion(_));
@@ -99,7 +99,7 @@ pub fn run(args: &WebhookArgs, out: &mut Output) -> Result<Exit, Failed> {
     Ok(Exit::Bad)
 }
 
-/// A time as people write it, or as the header has it.
+/// Parses a time as people write it, or as in the header.
 fn received_at(text: &str) -> Result<Time, String> {
     let seconds = text.parse::<u64>().ok().map(|seconds| Time::from_millis(seconds.saturating_mul(1000)));
     seconds
@@ -107,7 +107,7 @@ fn received_at(text: &str) -> Result<Time, String> {
         .ok_or_else(|| "write it like 2026-11-15T21:40:05Z, or in seconds since 1970".to_owned())
 }
 
-/// One key per line, as in a file of secrets; `until` says nothing here.
+/// Parses one key per line, as in a file of secrets; `until` is ignored here.
 fn keys(text: &str) -> Result<Vec<VerifyingKey>, String> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let words = lines.map(|line| line.split_ascii_whitespace().next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! `[pipeline.auto_replay]`: whether letters whose cause may be gone are replayed unasked.
+//! `[pipeline.auto_replay]`: automatic replay of letters whose cause may be gone.
 
 use redrive::internal::replay::pace::RATE_MAX;
 use redrive::replay::AutoReplay;
@@ -17,7 +17,7 @@ pub struct AutoReplayConfig {
 }
 
 impl AutoReplayConfig {
-    /// Every value that holds, as TOML.
+    /// All effective values, as TOML.
     pub(super) fn values(&self) -> TableValues {
         let values = vec![
             ("enabled", self.enabled.to_string()),

@@ -1,4 +1,4 @@
-//! The commented default file, made from the declared settings, and the reference page made from them too.
+//! Generates the commented default file and its reference page from the declared settings.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -11,12 +11,12 @@ const HEAD: &str = "\
 # The default configuration of Redrive. A line that begins with `#` and a key is a setting that has no default, that is for
 # another engine, or whose table is left at its defaults; remove the `#` to use it.
 ";
-/// Comments begin in this column, where the value leaves room.
+/// The column where comments begin, if the value leaves room.
 const COMMENTS_AT: usize = 38;
 
 static TEXT: LazyLock<String> = LazyLock::new(write);
 
-/// `redrive config default` prints it; docs/reference/configuration.md holds it.
+/// The default file. `redrive config default` prints it; docs/reference/configuration.md includes it.
 pub fn text() -> &'static str {
     &TEXT
 }
@@ -40,7 +40,7 @@ fn write() -> String {
     text
 }
 
-/// A key as it is written: those of others may have dots.
+/// A key as written in TOML: the user's own keys may contain dots.
 fn key(table: &SettingTable, setting: &Setting) -> String {
     if table.header.is_open() { format!("\"{}\"", setting.key) } else { setting.key.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `[engine]`: where messages live.
+//! `[engine]`: where messages are stored.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,11 +41,12 @@ impl EngineKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     pub kind: EngineKind,
-    /// The directory of the embedded engine; with Kafka a cache, the replay jobs and what Kafka refused.
+    /// The directory of the embedded engine; with Kafka it holds a cache, the replay jobs and records that Kafka
+    /// refused.
     pub dir: PathBuf,
-    /// How often the embedded engine reads everything it stores.
+    /// How often the embedded engine scrubs all its data.
     pub scrub: Option<Duration>,
-    /// Set where the engine is Kafka.
+    /// Set if the engine is Kafka.
     pub kafka: Option<KafkaConfig>,
 }
 
@@ -90,7 +91,7 @@ impl EngineConfig {
 }
 
 impl EngineConfig {
-    /// Every value that holds, as TOML, but what is passed on to the Kafka client.
+    /// All effective values, as TOML, except those passed on to the Kafka client.
     pub(super) fn values(&self) -> Vec<(&'static str, String)> {
         let mut values = vec![("kind", quoted(self.kind.name()))];
         if self.kind == EngineKind::Embedded {
@@ -105,7 +106,7 @@ impl EngineConfig {
     }
 }
 
-/// The keys of `[engine]` that are for one kind of engine, with its name: settings that are declared so, and its own table.
+/// The keys of `[engine]` that belong to one kind of engine, with its name: settings declared for it, and its table.
 fn of_one_engine() -> Vec<(&'static str, &'static str)> {
     let of_table = |table: &'static SettingTable| {
         let below = table.path.strip_prefix("engine.").map(|name| (name, name));

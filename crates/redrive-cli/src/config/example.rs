@@ -1,4 +1,4 @@
-//! What to write for a key, as the default file shows it: the fix of a value that cannot be read.
+//! An example of a key as in the default file: the fix for a value that cannot be read.
 
 use redrive_core::{Ratio, duration};
 
@@ -6,7 +6,7 @@ use super::declared::Form;
 use super::keys::Keys;
 use super::tree::Data;
 
-/// `name = value` as the default file shows it for the key at `path`, with or without dots; for a table its first key.
+/// `name = value` as in the default file, for the key at `path`; `name` may be dotted. For a table, its first key.
 pub(super) fn example(keys: &Keys, path: &str, name: &str) -> Option<String> {
     if let Some(own) = path.rsplit_once('.').and_then(|(table, key)| keys.setting(table, key)) {
         return Some(format!("{name} = {}", own.shown.toml()));
@@ -18,13 +18,13 @@ pub(super) fn example(keys: &Keys, path: &str, name: &str) -> Option<String> {
     Some(format!("{name}{below}.{} = {}", setting.key, setting.shown.toml()))
 }
 
-/// A number in quotes, with the unit that the key takes: `"30s"` for 30, `"20%"` for 20.
+/// Adds to a number the unit that the key expects: `"30s"` for 30, `"20%"` for 20.
 pub(super) fn with_unit(keys: &Keys, table: &str, key: &str, data: &Data) -> Option<String> {
     let shown = keys.setting(table, key)?.shown.toml();
     let shown = shown.trim_start_matches('[').split('"').nth(1)?;
     let (is_span, is_share) = (duration::parse(shown).is_ok(), shown.parse::<Ratio>().is_ok());
     match data {
-        // Beyond that it was hardly meant in seconds.
+        // A larger number was hardly meant as seconds.
         Data::Whole(number) if is_span && (1..=300).contains(number) => Some(format!("\"{number}s\"")),
         Data::Whole(number) if is_share && (1..=100).contains(number) => Some(format!("\"{number}%\"")),
         Data::Number(part) if is_share && *part > 0.0 => {
@@ -34,7 +34,7 @@ pub(super) fn with_unit(keys: &Keys, table: &str, key: &str, data: &Data) -> Opt
     }
 }
 
-/// `"off"` for a key that can be switched off so.
+/// `"off"` for a key that accepts it.
 pub(super) fn off(keys: &Keys, table: &str, key: &str) -> Option<String> {
     match keys.setting(table, key)?.form {
         Form::SpanOr(_, _, word) => Some(format!("\"{word}\"")),

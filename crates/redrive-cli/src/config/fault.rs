@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and how it is said.
+//! A fault in a configuration, and its text.
 
 use std::ops::Range;
 
@@ -15,38 +15,38 @@ pub enum Severity {
     Warning,
 }
 
-/// Whether the source line is shown under the fault.
+/// Whether the source line is shown with the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One value is wrong: its line is shown, with carets under it.
+    /// A wrong value: its line is shown, with carets under it.
     Value,
-    /// A key, a relation between settings, or something that is not there: one line with the place at its end.
+    /// A key, a relation between settings, or something missing: one line with the location at its end.
     Line,
 }
 
-/// One thing to repair (or to think about): where, which key, what is wrong and what to write instead.
+/// One thing to repair (or to think about): its location, key, problem, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub severity: Severity,
-    /// Which pipeline or other part it is about, as it is named in messages: "pipeline `orders`".
+    /// The pipeline or other part it belongs to, as named in messages: "pipeline `orders`".
     pub part: Option<String>,
     pub key: String,
     pub problem: String,
-    /// What is said under the carets.
+    /// The text under the carets.
     pub note: Option<String>,
-    /// Empty where the problem says it already.
+    /// Empty if the problem already says it.
     pub fix: String,
     pub at: Vec<At>,
     pub form: Form,
 }
 
 impl Fault {
-    /// One value is wrong.
+    /// Creates a fault in one value.
     pub fn value(key: impl Into<String>, problem: impl Into<String>, fix: impl Into<String>, at: At) -> Self {
         Self::new(key, problem, fix, vec![at], Form::Value)
     }
 
-    /// A key or a relation is wrong.
+    /// Creates a fault in a key or a relation.
     pub fn line(
         key: impl Into<String>,
         problem: impl Into<String>,
@@ -93,7 +93,7 @@ impl Fault {
         self
     }
 
-    /// For the order in which faults are shown: warnings last, what concerns several places after what concerns one.
+    /// The order of display: warnings last, faults at several places after those at one.
     fn rank(&self) -> (bool, bool, usize) {
         let first = match self.at.first() {
             Some(At::File(span)) => span.start,
@@ -102,7 +102,7 @@ impl Fault {
         (self.severity == Severity::Warning, self.at.len() > 1, first)
     }
 
-    /// Where it is, for people: `redrive.toml:2,31` or `--tiers`.
+    /// The location, for people: `redrive.toml:2,31` or `--tiers`.
     fn location(&self, source: Option<&Source>) -> String {
         let mut lines: Vec<String> = Vec::new();
         let mut others = Vec::new();
@@ -146,16 +146,16 @@ impl Fault {
     }
 }
 
-/// Everything that was found in one run.
+/// All faults found in one run.
 #[derive(Clone, Debug)]
 pub struct Faults {
     pub source: Option<Source>,
     pub all: Vec<Fault>,
-    /// Says which lines may be shown.
+    /// Determines which lines may be shown.
     pub(super) keys: &'static Keys,
 }
 
-/// Where the place of a one-line fault begins, unless the fault is longer.
+/// The column of the location of a one-line fault, unless the fault is longer.
 const PLACE_COLUMN: usize = 88;
 
 impl Faults {
@@ -175,7 +175,7 @@ impl Faults {
         self.all.sort_by_key(Fault::rank);
     }
 
-    /// The whole report, one string per line; the summary stands at the end if there are errors.
+    /// The whole report, one string per line; the summary comes last if there are errors.
     pub fn lines(&self, paint: Paint) -> Vec<String> {
         let mut lines = Vec::new();
         for fault in &self.all {
@@ -239,7 +239,7 @@ impl Faults {
             return;
         }
         let note = fault.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-        // A problem of two clauses says in the second one what is allowed; that is the fix.
+        // The second clause of a problem says what is allowed, so it serves as the fix.
         let says_fix = fault.fix.is_empty() || fault.problem.contains("; ");
         let fix = if says_fix { String::new() } else { format!("; {}", fault.fix) };
         let text = format!("{part}{}{note}{fix}", fault.problem);
@@ -262,14 +262,14 @@ struct QuotedLine {
     width: usize,
 }
 
-/// The line of a span, unless it may hold a secret.
+/// The line of a span, unless it may contain a secret.
 fn shown(keys: &Keys, source: &Source, span: &Range<usize>) -> Option<QuotedLine> {
     let place = source.place(span.start);
     let text = source.line_text(place.line);
     if !keys.may_be_shown(source.text(), text) {
         return None;
     }
-    // A tab is one character wide here, so that carets stand where they should.
+    // A tab counts as one character here, so that carets line up.
     let text = text.replace('\t', " ");
     Some(QuotedLine { line: place.line, text, indent: place.column - 1, width: source.width_on_line(span) })
 }

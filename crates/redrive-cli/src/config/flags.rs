@@ -1,4 +1,4 @@
-//! A pipeline from flags alone, or flags over a file: the settings that declare a flag, through the same validator.
+//! Flags: they define a pipeline by themselves or override the file, through the same declarations and validator.
 
 use std::sync::LazyLock;
 
@@ -8,16 +8,16 @@ use super::declared::Form;
 use super::sinks::KEYS;
 use super::tree::{At, Data, Node, TreeTable};
 
-/// A flag of `redrive processor` and the setting it stands for.
+/// A flag of `redrive processor` and its setting.
 #[derive(Debug)]
 struct SettingFlag {
-    /// As it is typed.
+    /// The flag as typed.
     name: &'static str,
-    /// What the help calls its value.
+    /// The name of its value in the help.
     value: &'static str,
     help: String,
     form: Form,
-    /// The table at the top, and the key below it: `pipeline` and `backoff.base`.
+    /// The top-level table, and the key below it: `pipeline` and `backoff.base`.
     table: &'static str,
     key: String,
 }
@@ -79,9 +79,8 @@ fn capitalized(about: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What `redrive processor` takes instead of a file, or over one. Flags of engine and server go over the file; those of a
-/// pipeline make one of their own without a file, and with one go over its only pipeline, or over the one that `--name`
-/// names.
+/// The flags of `redrive processor`. Flags of engine and server override the file. Flags of a pipeline define one if
+/// there is no file; otherwise they override the file's only pipeline, or the one given by `--name`.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessorFlags {
     given: Vec<(&'static SettingFlag, Data)>,
@@ -110,13 +109,13 @@ impl FromArgMatches for ProcessorFlags {
 }
 
 impl ProcessorFlags {
-    /// Flags and their values, as on a command line.
+    /// Parses flags and values as on a command line.
     pub fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, clap::Error> {
         let command = Self::augment_args(Command::new("flags").no_binary_name(true));
         Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
-    /// Whether any flag of a pipeline was given.
+    /// Whether any pipeline flag was given.
     pub(super) fn any_of_pipeline(&self) -> bool {
         self.given.iter().any(|(flag, _)| flag.table == PIPELINE)
     }
@@ -125,27 +124,27 @@ impl ProcessorFlags {
         self.given.iter().any(|(flag, _)| flag.name == name)
     }
 
-    /// The pipeline that is meant.
+    /// The name given by `--name`.
     pub(super) fn name(&self) -> Option<&str> {
         let name = self.given.iter().find(|(flag, _)| flag.name == "--name");
         name.and_then(|(_, data)| if let Data::Text(name) = data { Some(name.as_str()) } else { None })
     }
 
-    /// The others, once the name has served to find a pipeline.
+    /// All flags but the name, once it has been used to find a pipeline.
     pub(super) fn without_name(&self) -> Self {
         let others = self.given.iter().filter(|(flag, _)| flag.name != "--name");
         Self { given: others.cloned().collect() }
     }
 
-    /// Lays the flags of engine and server over their tables. A file that has something else under a table's name keeps it,
-    /// and the parser says what is wrong with that.
+    /// Overrides the tables of engine and server. If the file has something else under such a name, it stays, and the
+    /// parser reports it.
     pub(super) fn lay_over_top(&self, top: &mut TreeTable) {
         for (flag, data) in self.given.iter().filter(|(flag, _)| flag.table != PIPELINE) {
             lay(top, flag.table, &flag.key, data.clone(), At::Flag(flag.name));
         }
     }
 
-    /// Lays the flags of a pipeline over its table. What a flag says replaces whatever else said the same.
+    /// Overrides the table of a pipeline. A flag replaces every other way to express the same setting.
     pub(super) fn lay_over_pipeline(&self, pipeline: &mut TreeTable) {
         let grows = self.has("--backoff-base") || self.has("--backoff-cap");
         match (self.has("--tiers"), grows, self.has("--backoff-fixed")) {
@@ -175,14 +174,14 @@ impl ProcessorFlags {
     }
 }
 
-/// Puts a value into a table below the top.
+/// Puts a value into a subtable.
 pub(super) fn lay(top: &mut TreeTable, table: &str, key: &str, data: Data, at: At) {
     if let Some(table) = top.table_mut(table, at.clone()) {
         table.set(key, data, at);
     }
 }
 
-/// Sets or removes the value under a dotted key.
+/// Sets or removes the value of a dotted key.
 fn set_below(table: &mut TreeTable, key: &str, value: Option<(Data, At)>) {
     let Some((first, rest)) = key.split_once('.') else {
         match value {
@@ -201,18 +200,18 @@ fn set_below(table: &mut TreeTable, key: &str, value: Option<(Data, At)>) {
     }
 }
 
-/// Messages about switches name the key: `allow_private_addresses = true` is no flag with a value.
+/// Messages about switches name the key: `allow_private_addresses = true` is not a flag with a value.
 fn flags_with_value() -> impl Iterator<Item = &'static SettingFlag> {
     FLAGS.iter().filter(|flag| !matches!(flag.form, Form::Switch))
 }
 
-/// A message about a key, said about the flag that set it: `--max-retries 5` for `retries = 5`.
+/// Rewrites a message about a key in terms of the flag that set it: `--max-retries 5` for `retries = 5`.
 pub(super) fn in_words_of_flags(text: &str) -> String {
     let mut said = text.to_owned();
     for SettingFlag { name, key, .. } in flags_with_value() {
         said = said.replace(&format!("`{key}`"), &format!("`{name}`"));
     }
-    // Settings stand in backticks, or are what a fix is made of.
+    // Settings are in backticks, or are what a fix consists of.
     let mut quoted = false;
     let parts = said.split('`').map(|part| {
         let flags = if quoted { setting_as_flag(part) } else { settings_as_flags(part) };

@@ -1,4 +1,4 @@
-//! `[[pipeline.group]]`: errors that belong together, whatever their texts look like otherwise.
+//! `[[pipeline.group]]`: rules that group errors, regardless of their texts.
 
 use redrive_core::GroupRule;
 use redrive_core::fingerprint::rules::{RULES_MAX, RuleFault};

@@ -1,4 +1,4 @@
-//! `headers`: what goes with every request of a webhook, from the configuration or from a file.
+//! `headers`: headers for every request of a webhook, from the configuration or from files.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::reader::{Section, SettingReader};
 use super::secrets::{self, is_secret_header};
 use super::tree::{At, Data};
 
-/// A header that goes with every request.
+/// A header that is sent with every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderConfig {
     pub name: String,
@@ -20,14 +20,14 @@ pub struct HeaderConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderValue {
-    /// From the configuration; may still be a secret, so it is not printed.
+    /// A value in the configuration; it may still be a secret, so it is not printed.
     Plain(Secret),
-    /// The file holds the value.
+    /// A value in a file.
     File(PathBuf),
 }
 
 impl HeaderConfig {
-    /// The header as a sink takes it.
+    /// The header for the sink.
     pub(super) fn setting(&self) -> (String, HeaderFrom) {
         let value = match &self.value {
             HeaderValue::Plain(secret) => HeaderFrom::Text(secret.clone()),
@@ -37,7 +37,7 @@ impl HeaderConfig {
     }
 }
 
-/// The table `headers`. `endpoint` is where messages name their own endpoint.
+/// Reads the table `headers`. `endpoint` says where messages name their own endpoint.
 pub(super) fn read(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -49,7 +49,7 @@ pub(super) fn read(
         let full = table.name(&entry.key);
         let Data::Text(text) = &entry.node.data else {
             let problem = format!("`{full}` must be a text in quotes, not {}", entry.node.kind());
-            // Not the value itself: it may be a secret.
+            // The value is left out: it may be a secret.
             let fix = format!("{full} = \"value\"");
             reader.fault(section, Fault::line(full, problem, fix, vec![entry.key_at.clone()]));
             continue;

@@ -1,4 +1,4 @@
-//! The keys of `[engine]` that mean something to the Kafka engine only, and the table that is passed on to its client.
+//! The keys of `[engine]` that only the Kafka engine uses, and the table passed on to its client.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use super::secrets;
 use super::tree::{At, Data};
 use super::words::quoted;
 
-/// One cluster, as the file names it.
+/// One cluster, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaConfig {
     pub brokers: Vec<String>,
     pub group: String,
     /// Static membership.
     pub member: Option<String>,
-    /// Where a group without committed offsets begins; never guessed.
+    /// Where a group without committed offsets starts; never guessed.
     pub start: Option<StartAt>,
     pub topics: MissingTopics,
-    /// Which part of the work this process takes.
+    /// The part of the work that this process does.
     pub only: Part,
     pub passed_on: Vec<PassedOn>,
 }
@@ -83,7 +83,7 @@ impl Part {
     }
 }
 
-/// A setting of the client library. Its value may be a secret, so it is never printed.
+/// A setting for the client library. Its value may be a secret, so it is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PassedOn {
     pub key: String,
@@ -95,9 +95,9 @@ pub struct PassedOn {
 #[expect(missing_debug_implementations, reason = "a value may be a secret")]
 pub enum PassedValue {
     Plain(String),
-    /// `KEY_file`: the value stands in this file.
+    /// `KEY_file`: this file holds the value.
     File(PathBuf),
-    /// `KEY_env`: the value stands in this variable.
+    /// `KEY_env`: this variable holds the value.
     Variable(String),
 }
 
@@ -108,7 +108,7 @@ impl std::fmt::Debug for PassedOn {
 }
 
 impl PassedOn {
-    /// The value itself, read where it stands; or what is wrong with the place.
+    /// Reads the value from its place; or returns what is wrong with the place.
     pub fn read(&self) -> Result<String, String> {
         match &self.value {
             PassedValue::Plain(value) => Ok(value.clone()),
@@ -124,7 +124,7 @@ impl PassedOn {
 }
 
 impl KafkaConfig {
-    /// Every value that holds, as TOML, but what is passed on.
+    /// All effective values, as TOML, except those passed on.
     pub(super) fn values(&self, dir: &Path) -> impl Iterator<Item = (&'static str, String)> {
         let brokers: Vec<String> = self.brokers.iter().map(|broker| quoted(broker)).collect();
         let values = [
@@ -139,7 +139,7 @@ impl KafkaConfig {
         values.into_iter().filter_map(|(key, value)| value.map(|value| (key, value)))
     }
 
-    /// Reads the keys. What is missing is a fault only where the engine is `kafka`.
+    /// Reads the keys. A missing key is a fault only if the engine is `kafka`.
     pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>, meant: bool) -> Self {
         let brokers = reader.texts(section, "brokers");
         let group = reader.text(section, "group");
@@ -226,7 +226,7 @@ fn passed_on(reader: &mut SettingReader, section: &Section<'_>) -> Vec<PassedOn>
     passed_on
 }
 
-/// `sasl.mechanism = "…"` without quotes is a table in a table to TOML, and the same setting to every reader.
+/// `sasl.mechanism = "…"` without quotes is a nested table in TOML; treat it as the same setting.
 fn flatten(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -284,7 +284,7 @@ fn is_secret(key: &str) -> bool {
     ["password", "secret", "ssl.key.pem", "sasl.oauthbearer.config"].iter().any(|part| key.contains(part))
 }
 
-/// What is wrong with the settings that are passed on, once their files were read.
+/// Faults in the settings passed on, after reading their files.
 #[cfg(feature = "kafka")]
 fn passed_on_faults(passed_on: &[PassedOn]) -> Vec<Fault> {
     let mut faults = Vec::new();

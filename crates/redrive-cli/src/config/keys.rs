@@ -1,10 +1,10 @@
-//! Every key there is, by table, as it is declared. The parser reads no other.
+//! Every declared key, by table. The parser reads no other.
 
 use redrive_core::nearest::nearest;
 
 use super::declared::{AFTER_SINKS, BEFORE_SINKS, Form, Setting, SettingTable};
 
-/// Words of other systems for the same thing.
+/// Names that other systems use for the same settings.
 const FOREIGN: &[(&str, &str)] = &[
     ("max_retries", "retries"),
     ("max_retry", "retries"),
@@ -35,14 +35,14 @@ const FOREIGN: &[(&str, &str)] = &[
     ("target", "url"),
 ];
 
-/// Every table there is: those of the configuration itself, and those that the sinks declare.
+/// All tables: those of the configuration itself, and those that the sinks declare.
 #[derive(Debug)]
 pub struct Keys {
     declared: Vec<SettingTable>,
     tables: Vec<TableKeys>,
 }
 
-/// One table and the keys it takes: its settings, and the tables below it.
+/// One table and its keys: settings and subtables.
 #[derive(Debug)]
 pub struct TableKeys {
     pub path: &'static str,
@@ -50,7 +50,7 @@ pub struct TableKeys {
 }
 
 impl Keys {
-    /// With the tables that the sinks declare.
+    /// All keys, including the tables that the sinks declare.
     pub(super) fn with_sinks(sinks: impl Iterator<Item = SettingTable>) -> Self {
         let own = |tables: &[&[SettingTable]]| tables.concat();
         let declared: Vec<SettingTable> =
@@ -81,7 +81,7 @@ impl Keys {
         }
     }
 
-    /// A table is a key of the one above it, which may have no header of its own.
+    /// A table is a key of its parent, which may have no header of its own.
     fn add_to_parent(&mut self, path: &'static str) {
         if path.is_empty() {
             return;
@@ -101,18 +101,18 @@ impl Keys {
         &self.tables
     }
 
-    /// The keys of a table; `None` for a table there is not.
+    /// The keys of a table; `None` if it does not exist.
     pub fn of(&self, path: &str) -> Option<&[&'static str]> {
         self.tables.iter().find(|table| table.path == path).map(|table| table.keys.as_slice())
     }
 
-    /// A setting as it is declared.
+    /// The declaration of a setting.
     pub(super) fn setting(&self, path: &str, key: &str) -> Option<&'static Setting> {
         let table = self.declared.iter().find(|table| table.path == path)?;
         table.settings.iter().find(|setting| setting.key == key)
     }
 
-    /// The form of the value at a path; for a key of an open table that of its values.
+    /// The form of the value at a path; for a key of an open table, the form of its values.
     pub(super) fn form(&self, path: &str) -> Option<Form> {
         let (table, key) = path.rsplit_once('.')?;
         if let Some(setting) = self.setting(table, key) {
@@ -125,7 +125,7 @@ impl Keys {
         }
     }
 
-    /// What was probably meant by `key` in the table `path`, as it is written there.
+    /// The key that was probably meant by `key` in the table `path`, as written there.
     pub fn meant(&self, path: &str, key: &str) -> Option<String> {
         let here = self.of(path)?;
         let lower = key.to_ascii_lowercase().replace('-', "_");
@@ -140,26 +140,26 @@ impl Keys {
         nearest(&lower, here.iter().copied()).map(str::to_owned)
     }
 
-    /// The table that takes a key which stands in the wrong one: `[server]` for `listen`.
+    /// The table that does take a misplaced key: `[server]` for `listen`.
     pub fn elsewhere(&self, path: &str, key: &str) -> Option<&'static str> {
         let mut others = self.tables.iter().filter(|table| table.path != path && table.keys.contains(&key));
         let first = others.next()?;
-        // A key that several tables take is no hint.
+        // A key that several tables take does not help.
         others.next().is_none().then_some(first.path).filter(|path| !path.is_empty())
     }
 
-    /// Whether a key holds a plain value that is never a secret, so that its line may be shown.
+    /// Whether a key has a plain value that is never a secret, so that its line may be shown.
     pub fn is_plain(&self, key: &str) -> bool {
         let last = key.rsplit('.').next().unwrap_or(key).trim();
-        // A key of several tables is as secret as in the most secret of them, and a table can hold anything.
+        // A key in several tables counts as secret if it is in any of them, and a table can contain anything.
         let is_table = self.declared.iter().any(|table| table.path.split('.').any(|part| part == last));
         let mut forms = self.declared.iter().flat_map(|table| table.settings).filter(|one| one.key == last);
         let is_known = self.tables.iter().any(|table| table.keys.contains(&last));
         is_known && !is_table && forms.all(|setting| setting.form.is_plain())
     }
 
-    /// Whether a line of the file may appear in a message. Only a line that sets a single plain key of ours may: a line in
-    /// the middle of a text of several lines, a table of headers or an unknown key can hold anything.
+    /// Whether a message may show a line of the file. Only a line that sets a single plain key of ours: a line inside a
+    /// multi-line text, a table of headers or an unknown key can contain anything.
     pub(super) fn may_be_shown(&self, whole: &str, line: &str) -> bool {
         let Some((key, value)) = line.split_once('=') else {
             return line.trim_start().starts_with('[');

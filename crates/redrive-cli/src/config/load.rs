@@ -1,4 +1,4 @@
-//! File, environment and flags become one configuration, or one report of everything that is wrong.
+//! Combines file, environment and flags into one configuration, or one report of all faults.
 
 use std::fs;
 use std::io::Read as _;
@@ -23,22 +23,22 @@ use crate::exit::{Exit, Failed};
 use crate::output::{Output, Paint};
 
 pub const FILE_DEFAULT: &str = "redrive.toml";
-/// Far above any configuration; a larger file was named by mistake.
+/// Far larger than any configuration; a larger file was given by mistake.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Everything a processor needs to know, checked.
+/// The checked configuration of a processor.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub engine: EngineConfig,
     pub server: ServerConfig,
     pub pipelines: Vec<PipelineConfig>,
     pub alerts: Vec<AlertConfig>,
-    /// Where the values of `[engine]` and `[server]` were given, by their dotted key.
+    /// Where the values of `[engine]` and `[server]` were given, by dotted key.
     pub(super) given: std::collections::BTreeMap<String, At>,
     pub(super) source: Option<Source>,
 }
 
-/// The variables that stand for top-level settings.
+/// The variables for top-level settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// `REDRIVE_ENGINE`
@@ -47,7 +47,7 @@ pub struct Environment {
     pub dir: Option<String>,
     /// `REDRIVE_LISTEN`
     pub listen: Option<String>,
-    /// Whether `REDRIVE_TOKEN` is set; its value is nobody's business here.
+    /// Whether `REDRIVE_TOKEN` is set; its value is not needed here.
     pub token: bool,
 }
 
@@ -76,7 +76,7 @@ impl Environment {
     }
 }
 
-/// What came of it: a configuration unless there are errors, and all faults.
+/// The result: a configuration unless there are errors, and all faults.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub config: Option<Config>,
@@ -84,8 +84,8 @@ pub struct Loaded {
 }
 
 impl Config {
-    /// Reads what the global flags, the environment and `flags` say, reports every fault, and gives the configuration
-    /// or exit 2. Warnings are reported too, and stop nothing.
+    /// Loads the configuration from global flags, environment and `flags`, and reports every fault; fails with exit
+    /// code 2. Warnings are reported too, without stopping.
     pub fn load(global: &Global, flags: &ProcessorFlags, out: &mut Output) -> Result<Self, Failed> {
         let mut environment = Environment::of_process();
         environment.token |= global.token_file.is_some();
@@ -93,7 +93,7 @@ impl Config {
         loaded.report(out)
     }
 
-    /// The same for a service: what is worth a warning goes to `warn`, which is its log, and not between its lines.
+    /// The same for a service: warnings go to `warn`, which is its log.
     pub fn load_warning(
         global: &Global,
         flags: &ProcessorFlags,
@@ -116,7 +116,7 @@ impl Config {
 }
 
 impl Loaded {
-    /// Adds what is wrong outside the text.
+    /// Adds faults outside the text.
     fn look_at(&mut self, named: &[Named]) {
         self.faults.all.extend(named.iter().flat_map(Named::faults).map(of_flag));
         self.faults.sort();
@@ -125,7 +125,7 @@ impl Loaded {
         }
     }
 
-    /// Says what is wrong, in the one form that every command uses.
+    /// Reports the faults, in the one form that every command uses.
     pub fn report(self, out: &mut Output) -> Result<Config, Failed> {
         match self.config {
             Some(config) if self.faults.errors() == 0 => {
@@ -148,8 +148,8 @@ impl Loaded {
     }
 }
 
-/// Reads the file, if one is meant, builds the configuration, and looks at what it names: everything that would stop a
-/// processor is told.
+/// Reads the file, if there is one, builds the configuration, and checks the files it names: everything that would stop
+/// a processor is reported.
 pub fn load(global: &Global, flags: &ProcessorFlags, environment: &Environment) -> Result<Loaded, Failed> {
     let (mut loaded, mut named) = build_naming(find(global, flags)?, flags, environment);
     named.extend(global.token_file.clone().map(|path| {
@@ -160,8 +160,8 @@ pub fn load(global: &Global, flags: &ProcessorFlags, environment: &Environment) 
     Ok(loaded)
 }
 
-/// The same without a look at other files, for who only wants to know where a processor is: its secrets may be
-/// unreadable for them.
+/// The same without checking other files, for clients that only need the address of a processor: they may not be able
+/// to read its secrets.
 pub fn load_text(global: &Global, environment: &Environment) -> Result<Loaded, Failed> {
     let flags = ProcessorFlags::default();
     Ok(build(find(global, &flags)?, &flags, environment))
@@ -171,7 +171,7 @@ fn find(global: &Global, flags: &ProcessorFlags) -> Result<Option<Source>, Faile
     let from_flags = flags.any_of_pipeline();
     match &global.config {
         Some(path) => read(path).map(Some),
-        // A pipeline from flags alone does not mix with a file that happens to lie around.
+        // A pipeline from flags alone is not mixed with a file that happens to exist.
         None if from_flags => Ok(None),
         None if Path::new(FILE_DEFAULT).exists() => read(Path::new(FILE_DEFAULT)).map(Some),
         None => Err(Failed::usage(format!("there is no {FILE_DEFAULT} here and no --config"))
@@ -192,13 +192,13 @@ fn read(path: &Path) -> Result<Source, Failed> {
     Ok(Source::new(path.display().to_string(), text))
 }
 
-/// The configuration that a text, flags and variables make. Pure, and total for every text: files that it names are
-/// looked at by [`load`] only.
+/// Builds the configuration from a text, flags and variables. Pure, and defined for every text: files that it names are
+/// checked only by [`load`].
 pub fn build(source: Option<Source>, flags: &ProcessorFlags, environment: &Environment) -> Loaded {
     build_naming(source, flags, environment).0
 }
 
-/// The same, and what it names outside the text.
+/// The same, and the things it names outside the text.
 fn build_naming(
     source: Option<Source>,
     flags: &ProcessorFlags,
@@ -216,7 +216,7 @@ fn build_naming(
     lay_pipeline(&mut top, flags, &mut reader);
 
     let config = read_all(&mut reader, &top, environment, source.as_ref());
-    // Behind a broken line things look missing or strange that are not.
+    // After a broken line, settings may wrongly look missing or strange.
     let follows = |fault: &Fault| {
         !broken.is_empty() && line_of(fault, source.as_ref()).is_none_or(|line| broken.contains(&line))
     };
@@ -243,7 +243,7 @@ fn line_of(fault: &Fault, source: Option<&Source>) -> Option<usize> {
     }
 }
 
-/// Lays the flags of a pipeline over the one that is meant, or makes one.
+/// Applies the flags of a pipeline to the selected one, or creates one.
 fn lay_pipeline(top: &mut TreeTable, flags: &ProcessorFlags, reader: &mut SettingReader) {
     if !flags.any_of_pipeline() {
         return;
@@ -261,7 +261,7 @@ fn lay_pipeline(top: &mut TreeTable, flags: &ProcessorFlags, reader: &mut Settin
         top.set("pipeline", Data::List(vec![node]), at);
         return;
     };
-    // Anything else under this name is a fault that the parser reports.
+    // The parser reports anything else under this name.
     let Data::List(items) = &mut pipelines.node.data else { return };
     let mut tables: Vec<&mut TreeTable> = items
         .iter_mut()
@@ -282,7 +282,7 @@ fn lay_pipeline(top: &mut TreeTable, flags: &ProcessorFlags, reader: &mut Settin
         }
         (Some(name), all) => {
             if let Some(table) = all.iter_mut().find(|table| is_named(table, name)) {
-                // The name was only there to find it.
+                // The name served only to find it.
                 flags.without_name().lay_over_pipeline(table);
             } else {
                 let problem = format!("the file has no pipeline `{name}`; name one that it has");
@@ -374,7 +374,7 @@ fn duplicates(reader: &mut SettingReader, found: &[FoundPipeline]) {
     }
 }
 
-/// All pipelines are in one group, and a group delivers a record once.
+/// Reports a topic used twice: all pipelines are in one group, which delivers a record once.
 fn same_topic(reader: &mut SettingReader, found: &[FoundPipeline]) {
     for (i, one) in found.iter().enumerate() {
         let same = |other: &&FoundPipeline| other.topic.is_some() && other.topic == one.topic;
@@ -384,7 +384,7 @@ fn same_topic(reader: &mut SettingReader, found: &[FoundPipeline]) {
             continue;
         };
         if name == other {
-            // Said already.
+            // Already reported.
             continue;
         }
         let problem = format!(
@@ -396,7 +396,7 @@ fn same_topic(reader: &mut SettingReader, found: &[FoundPipeline]) {
     }
 }
 
-/// A fault in what a flag has set names the flag.
+/// Rewrites a fault in a setting that came from a flag, so that it names the flag.
 fn of_flag(mut fault: Fault) -> Fault {
     if let Some(At::Flag(_)) = fault.at.first() {
         fault.problem = in_words_of_flags(&fault.problem);

@@ -1,8 +1,9 @@
-//! `redrive.toml`, the environment and flags become one checked configuration.
+//! Turns `redrive.toml`, the environment and flags into one checked configuration.
 //!
-//! Every setting is declared in [`declared`]. Read in this order: a [`source`] is the text, a `tree` holds what was given and where, the `reader` takes typed
-//! values out of it and collects [`fault`]s, one file per table says what the values mean, `named` looks at the files
-//! they name, [`load`] puts it together, and [`resolved`] shows every value with its origin.
+//! Every setting is declared in [`declared`]. Read in this order: a [`source`] is the text, a `tree` holds the given
+//! values and their locations, the `reader` extracts typed values and collects [`fault`]s, one file per table
+//! interprets the values, `named` checks the files they name, [`load`] combines everything, and [`resolved`] shows
+//! every value with its origin.
 
 pub mod declared;
 pub mod fault;

@@ -1,12 +1,12 @@
-//! What the text alone cannot tell: whether the files it names can be used, and what the parts that will run say to it.
+//! Checks beyond the text: whether the files it names are usable, and what the parts that will run say about them.
 
 use std::fmt;
 
 use super::fault::Fault;
 
-/// Something to look at once the text is read. It may read files; it connects to nothing.
+/// A check to run after the text is read. It may read files, but connects to nothing.
 pub(super) struct Named {
-    /// The part of the configuration it belongs to, as messages name it.
+    /// The part of the configuration it belongs to, as named in messages.
     part: Option<String>,
     look: Box<dyn Fn() -> Vec<Fault>>,
 }

@@ -26,52 +26,52 @@ use super::sinks::section::{shared_hashes, sink_faults, sink_section};
 use super::tree::{At, Data, TreeTable};
 use super::words::{AFTER_DEAD, ORDERINGS, after_dead_name, ordering_name, quoted};
 
-/// How long an id is remembered, unless set.
+/// How long an id is remembered by default.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
 
-/// A pipeline with nothing left to guess.
+/// A pipeline with every value resolved.
 #[derive(Clone, Debug)]
 pub struct PipelineConfig {
     pub name: String,
     /// The topic; only the Kafka engine has one.
     pub source: Option<String>,
-    /// Where the stable id comes from; `None`: given or generated at ingest.
+    /// Where the stable id comes from; `None` if it is given or generated at ingest.
     pub id: Option<Pick>,
     pub tenant: Option<Pick>,
-    /// What passed the validator.
+    /// The validated policy.
     pub policy: Policy,
-    /// What it was made from, without the profile's part.
+    /// The explicit settings of the policy, without the profile's.
     pub settings: PolicySettings,
     pub ordering: DeliveryOrder,
     pub after_dead: AfterDead,
-    /// Messages that may wait before ingest says no; 0: no limit.
+    /// The number of waiting messages from which ingest refuses more; 0 means no limit.
     pub max_pending: u64,
-    /// How long an id is remembered; `None`: off.
+    /// How long an id is remembered; `None` if off.
     pub dedup: Option<Duration>,
-    /// How long the receiver remembers ids; `None`: not set.
+    /// How long the receiver remembers ids; `None` if not set.
     pub ledger_horizon: Option<Duration>,
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
     pub auto_replay: AutoReplayConfig,
-    /// Dead letters that belong together.
+    /// The user's rules for groups of letters.
     pub groups: Vec<GroupRule>,
-    /// What is not shown of messages and letters.
+    /// What to hide of messages and letters.
     pub redaction: Redaction,
-    /// Open letters that died longer ago are discarded; `None`: never.
+    /// Open letters that died longer ago are discarded; `None` means never.
     pub letter_retention: Option<Duration>,
-    /// The share of successes that are logged at `info`.
+    /// The share of successes logged at `info`.
     pub log_delivered: Ratio,
     pub sink: SinkConfig,
-    /// Where each given value came from, by its dotted key.
+    /// Where each given value came from, by dotted key.
     pub(super) given: BTreeMap<String, At>,
 }
 
 pub(super) struct FoundPipeline {
     pub(super) config: Option<PipelineConfig>,
-    /// Its name and where the name was given, for the check of duplicates.
+    /// Its name and location, to check for duplicates.
     pub(super) name: Option<(String, At)>,
     pub(super) source: Option<String>,
-    /// The topic it reads.
+    /// Its source topic.
     pub(super) topic: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl PipelineConfig {
         let mut given = BTreeMap::new();
         collect(section.table, "", &mut given);
         if let Some((kind, read)) = &sink {
-            // A policy with faults of its own says nothing about the limit of an attempt.
+            // A faulty policy has no reliable timeout.
             let timeout = policy.as_ref().map(Policy::timeout);
             let (kind, settings, given) = (*kind, Arc::clone(&read.settings), given.clone());
             let is_complete = read.is_complete;
@@ -140,7 +140,7 @@ impl PipelineConfig {
         let max_pending = reader.whole(section, "max_pending").map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
         let ledger_horizon = reader.duration(section, "ledger_horizon").map(|set| set.value);
-        // An unknown profile is a fault of the policy.
+        // An unknown profile is reported as a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
         let breaker = protection::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
         let guard = protection::guard(reader, section);
@@ -188,7 +188,7 @@ impl PipelineConfig {
 }
 
 impl PipelineConfig {
-    /// Every value of the pipeline's own that holds, as TOML; those of its policy and its tables are shown elsewhere.
+    /// All effective values of the pipeline itself, as TOML; those of its policy and its subtables are shown elsewhere.
     pub(super) fn values(&self) -> Vec<(&'static str, String)> {
         let rules: Vec<String> = self.redaction.rules().iter().map(|rule| quoted(rule)).collect();
         let values = [
@@ -209,17 +209,17 @@ impl PipelineConfig {
     }
 }
 
-/// The same text as the library's `build()`.
+/// Reports an unusable name with the same text as the library's `build()`.
 fn check_name(reader: &mut SettingReader, section: &Section<'_>, name: &str, at: &At) {
     if let Err(fault) = name::check(name) {
         let problem = format!("`name` is {name:?}: {}", fault.problem());
-        // The place may be that of `source`, which stands for the name where there is none.
+        // The location may be that of `source`, which serves as the name if there is none.
         let fix = format!("name = \"{}\"", usable_name(name, fault));
         reader.fault(section, Fault::value("name", problem, fix, at.clone()));
     }
 }
 
-/// The nearest name that may be had.
+/// The closest usable name.
 fn usable_name(name: &str, fault: NameFault) -> String {
     if let NameFault::Taken(_) = fault {
         return format!("{name}-pipeline");
@@ -244,7 +244,7 @@ fn order(reader: &mut SettingReader, section: &Section<'_>) -> (DeliveryOrder, A
     (ordering, answer)
 }
 
-/// The line of a key is kept by the process that has both, its fresh messages and its retries.
+/// Reports `only` with ordering by key: one process must hold the key line for both fresh messages and retries.
 fn only(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -264,12 +264,12 @@ fn only(
     }
 }
 
-/// After how long open letters are discarded. A day at least: a typing error must not discard what died last night.
+/// After how long open letters are discarded. At least a day: a typo must not discard the letters of last night.
 fn letter_retention(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
     reader.duration(section, "letter_retention").map(|set| set.value)
 }
 
-/// Values that are not shown: JSON pointers, and headers by name; and the receivers of a push sink, unless the list is empty.
+/// Values to hide: JSON pointers, and headers by name; and the receivers of a push sink, unless the list is empty.
 fn redaction(reader: &mut SettingReader, section: &Section<'_>, receivers: &[&str]) -> Redaction {
     let Some(rules) = reader.texts(section, "redact") else { return Redaction::of_receivers(receivers) };
     let mut redaction = Redaction::default();
@@ -296,7 +296,7 @@ fn dedup(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> 
     reader.duration_or_off(section, "dedup").map_or(Some(DEDUP_DEFAULT), |set| set.value)
 }
 
-/// Every value that was given, by its dotted key.
+/// Collects every given value by its dotted key.
 fn collect(table: &TreeTable, prefix: &str, into: &mut BTreeMap<String, At>) {
     for entry in &table.entries {
         let key = format!("{prefix}{}", entry.key);

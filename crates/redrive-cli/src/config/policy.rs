@@ -1,4 +1,4 @@
-//! The policy of a pipeline: settings are read here and judged by redrive-core, whose faults get their places here.
+//! The policy of a pipeline: reads the settings, lets redrive-core validate them, and adds locations to its faults.
 
 use redrive_core::policy::{
     BackoffSettings, BudgetSettings, CrashSettings, Given, SCALARS, ScalarKind, ScalarValue,
@@ -10,11 +10,11 @@ use super::fault::{Fault, Form};
 use super::reader::{Section, Set, SettingReader};
 use super::tree::{At, Data, TreeTable};
 
-/// Settings of the policy that the table of a sink may hold instead.
+/// Settings of the policy that may be in the sink's table instead.
 pub(super) const ALSO_IN_SINK: [&str; 2] = ["timeout", "concurrency"];
 
-/// The settings of the policy, and the policy if nothing is wrong with them. `sink` is the table of the sink, which may
-/// say `timeout` and `concurrency` instead of the pipeline.
+/// Reads the settings of the policy, and the policy if they have no faults. `sink` is the table of the sink, which may
+/// set `timeout` and `concurrency` instead of the pipeline.
 pub(super) fn read(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -22,7 +22,7 @@ pub(super) fn read(
 ) -> (PolicySettings, Option<Policy>) {
     let found = reader.faults.len();
     let settings = settings(reader, section, sink);
-    // A value that could not even be read is missing now. What the validator says without it may be wrong.
+    // A value that could not be read counts as missing, so the validator's faults may be wrong.
     let unread: Vec<String> = reader.faults[found..]
         .iter()
         .filter(|fault| fault.form == Form::Value)
@@ -30,8 +30,8 @@ pub(super) fn read(
         .collect();
     match settings.resolve() {
         Ok(policy) => {
-            // The default window and the default tiers are equally long, and attempts end a crash loop all the same: only
-            // somebody who chose a window is warned here. `check` warns everybody.
+            // The default window and the default tiers are equally long, and the attempt limit ends a crash loop
+            // anyway: warn here only about a window that the user chose. `check` warns always.
             let applies = |warning: &&PolicyWarning| match warning {
                 PolicyWarning::DelayPassesCrashWindow { .. } => settings.crash.window.is_some(),
                 _ => true,
@@ -106,7 +106,7 @@ fn attempts_for(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(Given
     let Some(table) = reader.table(section, "attempts_for") else { return Vec::new() };
     let classes: Vec<String> = table.table.entries.iter().map(|entry| entry.key.clone()).collect();
     let read = |class: String| {
-        // A class that is none is what has to be said about it, whatever its number is.
+        // An unknown class is the fault to report, whatever its number.
         let known = redrive_core::Class::from_name(&class).is_some();
         let attempts = if known { reader.count(&table, &class)? } else { 1 };
         Some((Given::Words(class), attempts))
@@ -133,7 +133,7 @@ fn crash(reader: &mut SettingReader, section: &Section<'_>) -> CrashSettings {
     }
 }
 
-/// `"on"` and `"off"`, and what people write instead.
+/// Reads `"on"`, `"off"` and common alternatives.
 fn classify(reader: &mut SettingReader, section: &Section<'_>) -> Option<Given<bool>> {
     match section.get("classify")?.node.data {
         Data::Switch(on) => Some(on.into()),
@@ -141,7 +141,7 @@ fn classify(reader: &mut SettingReader, section: &Section<'_>) -> Option<Given<b
     }
 }
 
-/// Timeout and concurrency may stand in the pipeline or in its sink, not in both.
+/// Timeout and concurrency may be in the pipeline or in its sink, but not in both.
 fn limits(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -167,7 +167,7 @@ fn limits(
     (timeout, reader.count(&place("concurrency"), "concurrency"))
 }
 
-/// A timeout that a webhook can have; the policy alone would allow a longer one.
+/// Limits a timeout to what a webhook supports; the policy alone would allow more.
 fn within_sink_limit(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -183,7 +183,7 @@ fn within_sink_limit(
     Some(timeout.value)
 }
 
-/// A fault of the validator, at the place of its key.
+/// Converts a fault of the validator, with the location of its key.
 fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault) -> Fault {
     let PolicyFault { key, problem, fix, item, .. } = fault;
     let table = section.table;
@@ -198,7 +198,7 @@ fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault)
         return Fault::value(name, problem, fix, at);
     }
     let at = find(table, &key, item);
-    // Relations between settings name them all; each is a place to look at.
+    // A fault in a relation names all its settings; show each location.
     if problem.starts_with("both ") {
         let mut places: Vec<At> = at.into_iter().collect();
         for other in named(&problem).filter(|name| *name != key) {
@@ -207,11 +207,11 @@ fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault)
         return Fault::line(key, problem, fix, places);
     }
     let Some(at) = at else {
-        // Nothing was given under this key: the fault is in what is missing, or in how it fits the rest.
+        // Nothing was given under this key: the fault is in a missing setting, or in a relation.
         let parent = key.split('.').next().and_then(|parent| find(table, parent, None));
         return Fault::line(key, problem, fix, parent.into_iter().collect());
     };
-    // Where words are expected, they are listed under the value, and an example is the fix. An item of a list has none.
+    // If words are expected, list them under the value and use an example as the fix. A list item has no example.
     if let (true, None, Some(example)) = (fix.starts_with("write it like"), item, section.example(&key)) {
         return Fault::value(key, problem, example, at).note(fix);
     }
@@ -221,7 +221,7 @@ fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault)
     }
 }
 
-/// The place of a value under a dotted key; of one item, where the value is a list.
+/// The location of a value under a dotted key; of one item, if the value is a list.
 fn find(table: &TreeTable, key: &str, item: Option<usize>) -> Option<At> {
     let (first, rest) = match key.split_once('.') {
         Some((first, rest)) => (first, Some(rest)),
@@ -239,7 +239,7 @@ fn find(table: &TreeTable, key: &str, item: Option<usize>) -> Option<At> {
     }
 }
 
-/// The keys that a text names in backticks: `retries` of "`retries = 5`".
+/// The keys in backticks in a text: `retries` in "`retries = 5`".
 fn named(text: &str) -> impl Iterator<Item = &str> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.map(|name| name.split(" = ").next().unwrap_or(name))

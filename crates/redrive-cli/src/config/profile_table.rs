@@ -1,4 +1,4 @@
-//! The profiles as a section of the reference, made from their data.
+//! The profiles as a section of the reference, generated from their data.
 
 use std::fmt::Write as _;
 
@@ -56,7 +56,7 @@ fn delays(policy: &Policy) -> String {
     }
 }
 
-/// What it sets besides, where that is not the default profile's.
+/// Further settings that differ from the default profile's.
 fn others(profile: &Profile, policy: &Policy) -> String {
     let Some(usual) = profiles::find(profiles::DEFAULT) else { return String::new() };
     let Ok(usual_policy) = Policy::profile(usual.name).build() else { return String::new() };

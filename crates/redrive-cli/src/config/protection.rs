@@ -74,7 +74,7 @@ pub(super) fn guard(reader: &mut SettingReader, pipeline: &Section<'_>) -> Guard
     guard
 }
 
-/// A table below `[pipeline]`, with every value that holds, as TOML.
+/// A table below `[pipeline]`, with all effective values as TOML.
 pub(super) type TableValues = (&'static str, Vec<(&'static str, String)>);
 
 pub(super) fn breaker_values(breaker: &BreakerSettings) -> [TableValues; 3] {

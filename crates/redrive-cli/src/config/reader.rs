@@ -1,4 +1,4 @@
-//! Reads typed values out of a table, and remembers everything that is wrong on the way.
+//! Reads typed values from a table, and collects all faults.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::keys::Keys;
 use super::named::Named;
 use super::tree::{At, Data, HUGE, Node, TreeEntry, TreeTable};
 
-/// A value and where it was given.
+/// A value and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set<T> {
     pub value: T,
     pub at: At,
 }
 
-/// One table of the settings, under its path, with the part of the configuration it belongs to.
+/// One table of the settings with its path, and the part of the configuration it belongs to.
 #[derive(Clone, Debug)]
 pub struct Section<'t> {
     pub table: &'t TreeTable,
     pub path: String,
-    /// What stands before a key in messages: `backoff.` for the keys of `backoff`.
+    /// The prefix of keys in messages: `backoff.` for the keys of `backoff`.
     prefix: String,
     part: Option<String>,
     keys: &'static Keys,
@@ -35,7 +35,7 @@ pub struct Section<'t> {
 pub struct SettingReader {
     keys: &'static Keys,
     pub faults: Vec<Fault>,
-    /// What has to be looked at outside the text.
+    /// Checks outside the text, to run later.
     pub(super) named: Vec<Named>,
 }
 
@@ -51,7 +51,7 @@ impl<'t> Section<'t> {
         self
     }
 
-    /// The same table as the beginning of a part of its own: its keys are named without a prefix.
+    /// The same table as the start of a separate part: its keys are named without a prefix.
     #[must_use]
     pub fn part(mut self, part: impl Into<String>) -> Self {
         self.part = Some(part.into());
@@ -72,17 +72,17 @@ impl<'t> Section<'t> {
         self.get(key).map(|entry| entry.key_at.clone())
     }
 
-    /// A key as messages name it.
+    /// The name of a key in messages.
     pub fn name(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
     }
 
-    /// Where a key stands in the file.
+    /// The path of a key in the file.
     pub(super) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// What to write for a key, with it.
+    /// An example line for a key.
     pub(super) fn example(&self, key: &str) -> Option<String> {
         example::example(self.keys, &self.path_of(key), &self.name(key))
     }
@@ -108,7 +108,7 @@ impl SettingReader {
         self.faults.push(fault.of(section.part_name()));
     }
 
-    /// Names every key that the table does not take.
+    /// Reports every key that the table does not take.
     pub fn unknown_keys(&mut self, section: &Section<'_>) {
         let Some(known) = self.keys.of(&section.path) else { return };
         for entry in &section.table.entries {
@@ -149,7 +149,7 @@ impl SettingReader {
         }
     }
 
-    /// A whole number within the bounds that are declared.
+    /// Reads a whole number within the declared bounds.
     pub fn whole(&mut self, section: &Section<'_>, key: &str) -> Option<Set<u64>> {
         let entry = section.get(key)?;
         let declared = self.keys.form(&section.path_of(key)).and_then(Form::bounds);
@@ -179,7 +179,7 @@ impl SettingReader {
         None
     }
 
-    /// The same for a number of 32 bits.
+    /// The same for a 32-bit number.
     pub fn count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
         self.whole(section, key).and_then(|set| u32::try_from(set.value).ok())
     }
@@ -209,7 +209,7 @@ impl SettingReader {
         None
     }
 
-    /// A duration, or the word that stands for none.
+    /// Reads a duration, or the word that stands for none.
     pub fn duration_or_off(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Option<Duration>>> {
         let entry = section.get(key)?;
         let off = match self.keys.form(&section.path_of(key)) {
@@ -235,14 +235,14 @@ impl SettingReader {
         self.word(section, key, |text| at_most_whole(text).ok_or(()))
     }
 
-    /// Where in a message a value stands.
+    /// Reads the location of a value in a message.
     pub fn pick(&mut self, section: &Section<'_>, key: &str) -> Option<Pick> {
         let set = self.text(section, key)?;
         let pick = set.value.parse();
         if pick.is_err() {
             let name = section.name(key);
             let problem = format!("`{name} = \"{}\"` is not a valid location in a message", set.value);
-            // Not every key takes both kinds; the example in the default file is of a kind that it takes.
+            // Not every key takes both kinds; the example in the default file is of a valid kind.
             let fix = section.example(key);
             let fix = fix.unwrap_or_else(|| "write it like json:/order_id or header:x-tenant".to_owned());
             self.fault(section, Fault::value(name, problem, fix, set.at));
@@ -271,7 +271,7 @@ impl SettingReader {
         None
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub fn one_of<T: Copy>(
         &mut self,
         section: &Section<'_>,
@@ -329,7 +329,7 @@ impl SettingReader {
         }
     }
 
-    /// `[[key]]`: the tables in the order of the file, each with its place.
+    /// `[[key]]`: the tables in the order of the file, each with its location.
     pub fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Section<'t>, At)> {
         let Some(entry) = section.get(key) else { return Vec::new() };
         let Data::List(items) = &entry.node.data else {
@@ -369,7 +369,7 @@ impl SettingReader {
         self.wrong_kind_for(section, entry, wanted, meant)
     }
 
-    /// The same where it is known what was meant.
+    /// The same if the intended value is known.
     fn wrong_kind_for<T>(
         &mut self,
         section: &Section<'_>,
@@ -388,7 +388,7 @@ impl SettingReader {
     }
 }
 
-/// A secret that stands where only the name of a file may: the answer is not a spelling hint.
+/// Reports a secret in place of a file name: a spelling hint would not help.
 fn secret_in_file(path: &str, key: &str, at: &At) -> Option<Fault> {
     let secret = (path == "server.token" && ["secret", "token", "password", "value"].contains(&key))
         || (path == "server" && ["token_secret", "secret", "password"].contains(&key));
@@ -398,7 +398,7 @@ fn secret_in_file(path: &str, key: &str, at: &At) -> Option<Fault> {
     })
 }
 
-/// The number that a text means: `1k` is 1000, and `1,000` and `1_000` are too.
+/// The number that a text means: `1k` is 1000, and so are `1,000` and `1_000`.
 fn whole_of(text: &str) -> Option<u64> {
     let text = text.trim().replace(['_', ','], "");
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {

@@ -1,4 +1,4 @@
-//! The configuration as a JSON Schema, for editors and taplo: made from the declared settings.
+//! The configuration as a JSON Schema, for editors and taplo, generated from the declared settings.
 
 use serde_json::{Map, Value, json};
 use toml::de::DeTable;
@@ -7,7 +7,7 @@ use super::declared::{Form, Setting, SettingTable, Shown};
 use super::keys::Keys;
 use super::tree::{self, Data};
 
-/// The dialect that taplo and the editors understand.
+/// The dialect that taplo and editors support.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 
 /// The schema of the whole file.
@@ -18,7 +18,7 @@ pub fn schema(keys: &Keys) -> Value {
     schema
 }
 
-/// A table with its settings and the tables below it.
+/// The schema of a table with its settings and subtables.
 fn table(keys: &Keys, path: &str) -> Value {
     let declared = keys.declared().iter().find(|table| table.path == path);
     let mut properties = Map::new();
@@ -61,12 +61,12 @@ fn setting_schema(setting: &Setting) -> Value {
     schema
 }
 
-/// A value in TOML as JSON.
+/// Converts a TOML value to JSON.
 fn value_of(toml: &str) -> Value {
     file_as_json(&format!("value = {toml}")).get("value").cloned().unwrap_or(Value::Null)
 }
 
-/// A whole file as JSON, as an editor holds it against the schema; what is not TOML is left out.
+/// A whole file as JSON, as an editor validates it; invalid TOML is left out.
 pub fn file_as_json(text: &str) -> Value {
     let (table, _) = DeTable::parse_recoverable(text);
     table_as_json(&tree::TreeTable::of_file(table.get_ref()))

@@ -1,4 +1,4 @@
-//! What of a configuration may be secret: kept out of messages, and better out of the file too.
+//! Secrets in a configuration: kept out of messages, and preferably out of the file too.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use redrive_sinks::Secret;
 use super::fault::Fault;
 use super::tree::At;
 
-/// A warning about a file with a secret that every user of the machine may read or change. `key` is the setting that names
+/// Warns about a file with a secret that every user of the machine may read or change. `key` is the setting that names
 /// the file.
 pub(super) fn exposed(key: &str, path: &Path, at: &At) -> Option<Fault> {
     let exposure = Secret::exposure(path)?;
@@ -17,7 +17,7 @@ pub(super) fn exposed(key: &str, path: &Path, at: &At) -> Option<Fault> {
     Some(Fault::line(key, problem, format!("chmod o-rwx {shown}"), vec![at.clone()]).warning())
 }
 
-/// Headers whose value is a secret more often than not.
+/// Headers whose value is usually a secret.
 pub(super) fn is_secret_header(name: &str) -> bool {
     secret_header::is_secret_header(name) || name.to_ascii_lowercase().contains("signature")
 }

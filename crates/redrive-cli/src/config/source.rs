@@ -1,20 +1,20 @@
-//! The text of a configuration file, and where a span of it stands.
+//! The text of a configuration file, and the locations of spans in it.
 
 use std::ops::Range;
 
-/// A place in the text: line and column count from 1, the column in characters.
+/// A location in the text: line and column count from 1, the column in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineColumn {
     pub line: usize,
     pub column: usize,
 }
 
-/// A file as it was read, under the name the user gave.
+/// A file as read, under the name that the user gave.
 #[derive(Clone, Debug)]
 pub struct Source {
     name: String,
     text: String,
-    /// Where each line begins, in bytes.
+    /// The byte offset of each line.
     starts: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Source {
         self.place(offset).line
     }
 
-    /// The text of a line (from 1), without its end.
+    /// The text of a line (1-based), without its line end.
     pub fn line_text(&self, line: usize) -> &str {
         let start = line.checked_sub(1).and_then(|i| self.starts.get(i)).copied();
         let end = self.starts.get(line).copied().unwrap_or(self.text.len());
@@ -53,7 +53,7 @@ impl Source {
         text.trim_end_matches(['\n', '\r'])
     }
 
-    /// How many characters of the span stand on the line where it begins; at least one.
+    /// How many characters of the span are on its first line; at least one.
     pub fn width_on_line(&self, span: &Range<usize>) -> usize {
         let line_end = self.starts.get(self.line(span.start)).copied().unwrap_or(self.text.len());
         let text = self.text.get(span.start..span.end.min(line_end)).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The settings as given, each with where it came from: a place in the file, a flag or a variable.
+//! The settings as given, each with its location: in the file, a flag or a variable.
 //!
-//! Files, flags and the environment all end here, so that one validator sees one kind of value.
+//! Files, flags and the environment all use this form, so that one validator handles one kind of value.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 /// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Bytes of the file.
+    /// A byte range of the file.
     File(Range<usize>),
     /// `--tiers`
     Flag(&'static str),
@@ -18,7 +18,7 @@ pub enum At {
     Variable(&'static str),
 }
 
-/// What a whole number beyond 64 bits is called.
+/// The name of a whole number beyond 64 bits.
 pub const HUGE: &str = "a huge number";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub enum Data {
     Switch(bool),
     List(Vec<Node>),
     Table(TreeTable),
-    /// What no key takes: dates, and numbers beyond 64 bits.
+    /// Values that no key takes: dates, and numbers beyond 64 bits.
     Other(&'static str),
 }
 
@@ -52,7 +52,7 @@ pub struct TreeEntry {
 }
 
 impl TreeTable {
-    /// The table that a parsed file is, in the order of the file.
+    /// Converts a parsed file, in the order of the file.
     pub fn of_file(table: &DeTable<'_>) -> Self {
         let mut entries: Vec<TreeEntry> = table
             .iter()
@@ -73,7 +73,7 @@ impl TreeTable {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The value of a key, put in place of what was there.
+    /// Sets the value of a key, replacing any earlier one.
     pub fn set(&mut self, key: &str, data: Data, at: At) {
         let entry = TreeEntry { key: key.to_owned(), key_at: at.clone(), node: Node { data, at } };
         match self.entries.iter_mut().find(|entry| entry.key == key) {
@@ -86,7 +86,7 @@ impl TreeTable {
         self.entries.retain(|entry| entry.key != key);
     }
 
-    /// The table under a key, made if it is not there. `None` if the key holds something else.
+    /// The table under a key, created if missing. `None` if the key holds something else.
     pub fn table_mut(&mut self, key: &str, at: At) -> Option<&mut Self> {
         if self.get(key).is_none() {
             self.set(key, Data::Table(Self::default()), at);
@@ -120,7 +120,7 @@ impl Node {
         Self { data, at: At::File(value.span()) }
     }
 
-    /// What it is, with its article, for "`key` must be …, not …".
+    /// The kind with its article, for "`key` must be …, not …".
     pub fn kind(&self) -> &'static str {
         match &self.data {
             Data::Text(_) => "a text",

@@ -1,4 +1,4 @@
-//! Values in the words of the configuration, and without what may be secret in them.
+//! Values in the words of the configuration, without possible secrets.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use redrive_core::Schedule;
 use redrive_core::duration::print;
 use redrive_core::printable;
 
-/// An address without what may be secret in it: credentials and the query.
+/// An address without possible secrets: credentials and the query.
 pub fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -23,7 +23,7 @@ pub fn without_secrets(url: &str) -> String {
     format!("{scheme}://{authority}{path}")
 }
 
-/// An address without its path too: with chat services the path is enough to write there.
+/// An address without its path too: for chat services the path alone allows posting.
 pub(super) fn without_path(url: &str) -> String {
     let shown = without_secrets(url);
     let (scheme, rest) = shown.split_once("://").unwrap_or(("", &shown));
@@ -88,7 +88,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A fix of the sink in the words of the file: its settings get the names they have there.
+/// Rewrites a fix of the sink in the words of the file, with the settings' names there.
 pub(super) fn in_table(fix: &str, name_of: impl Fn(&str) -> String) -> String {
     let offers = fix.split(", or ").map(|offer| {
         for verb in ["remove", "rename it to"] {

@@ -1,4 +1,4 @@
-//! Ages for people: `14s`, `53m`, `3h 02m`, `26h`, `9d`.
+//! Formats ages for people: `14s`, `53m`, `3h 02m`, `26h`, `9d`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// A span with as much precision as an operator needs: minutes up to a day, hours up to three, then days.
+/// A span with the precision an operator needs: minutes up to a day, hours up to three, then days.
 pub fn age(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -20,7 +20,7 @@ pub fn age(span: Duration) -> String {
     }
 }
 
-/// The age of something that happened at `then`; a moment ahead of our clock counts as now.
+/// The age of something that happened at `then`; a time in the future counts as now.
 pub fn since(now: Time, then: Time) -> String {
     age(now.since(then))
 }

@@ -1,4 +1,4 @@
-//! Instants for people: RFC 3339 as everywhere, the date alone, the time of day.
+//! Times for people: RFC 3339, the date alone, the time of day.
 
 use redrive::{Time, timestamp};
 
@@ -22,7 +22,7 @@ pub fn date_and_clock(at: Time) -> String {
     format!("{} {}", date(at), clock(at))
 }
 
-/// Reads RFC 3339; a date alone is its first moment in UTC. `None` if it is no instant after 1970.
+/// Reads RFC 3339; a date alone means its start in UTC. `None` if it is not a time after 1970.
 pub fn parse(text: &str) -> Option<Time> {
     let text = text.trim();
     timestamp::parse(text).or_else(|| timestamp::parse(&format!("{text}T00:00:00Z")))

@@ -1,4 +1,4 @@
-//! What a command prints: data to stdout, everything else to stderr.
+//! The output of a command: data to stdout, everything else to stderr.
 
 pub mod age;
 pub mod instant;

@@ -18,7 +18,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// A rate in the unit that people would choose: `8,000/s`, `0.5/s`, `3/m`, `5/h`.
+/// A rate in a readable unit: `8,000/s`, `0.5/s`, `3/m`, `5/h`.
 pub fn rate(per_second: f64) -> String {
     let (rate, unit) = match per_second {
         rate if rate >= 0.1 || rate <= 0.0 => (rate, "s"),
@@ -32,7 +32,7 @@ pub fn rate(per_second: f64) -> String {
     format!("{tenths:.1}/{unit}")
 }
 
-/// A size in the unit that fits: `126 MB`, `28 GB`. Powers of ten, as disks are sold.
+/// A size in the unit that fits: `126 MB`, `28 GB`. Powers of ten, as for disks.
 pub fn bytes(size: u64) -> String {
     const UNITS: [(&str, u64); 4] =
         [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];

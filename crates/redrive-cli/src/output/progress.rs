@@ -1,4 +1,4 @@
-//! A bar on stderr for work that takes long; only on a terminal, and never with `-q` or `--json`.
+//! A progress bar on stderr for long work; only on a terminal, and never with `-q` or `--json`.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use super::number::count;
 const BAR_WIDTH: usize = 24;
 const REDRAW_AFTER: Duration = Duration::from_millis(100);
 
-/// Redraws its line on request, and removes it when dropped.
+/// Redraws its line on request, and removes it on drop.
 #[derive(Debug)]
 pub struct Progress {
     label: String,
@@ -29,7 +29,7 @@ impl Progress {
             return;
         }
         self.drawn = Some(Instant::now());
-        // A bar that cannot be drawn is not worth an error.
+        // Failing to draw the bar is not worth an error.
         let _ = write!(io::stderr(), "\r\u{1b}[2K{}", bar(&self.label, done, self.total));
     }
 }

@@ -1,4 +1,4 @@
-//! Text that others wrote (errors, payloads, headers) on our user's terminal.
+//! Makes text by others (errors, payloads, headers) safe for our user's terminal.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,14 @@ use redrive_core::printable;
 
 use super::style::Paint;
 
-/// The text on one line, with control characters written out: a dead letter must not be able to move the cursor,
-/// change the colours or set the title of the terminal it is looked at in.
+/// The text on one line, with control characters escaped: a dead letter must not move the cursor, change colours or set
+/// the title of the terminal it is viewed in.
 pub fn line(text: &str) -> String {
     printable::line(text).into_owned()
 }
 
-/// What is about to be printed, once more: whatever a command forgot to make safe does nothing but show itself. Line ends
-/// and our own colours pass.
+/// A last filter on output, in case a command forgot to make a text safe: anything unsafe is only shown. Line ends and
+/// our own colours pass.
 pub(super) fn screen(text: &str, paint: Paint) -> Cow<'_, str> {
     let passes = |c: char| c == '\n' || !printable::is_unsafe(c);
     if text.chars().all(passes) {
@@ -37,7 +37,7 @@ pub(super) fn screen(text: &str, paint: Paint) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// As [`line()`], and at most `chars` long; what was cut off shows as `…`.
+/// Like [`line()`], but at most `chars` long; a cut is marked with `…`.
 pub fn short(text: &str, chars: usize) -> String {
     let safe = line(text);
     if safe.chars().nth(chars).is_none() {

@@ -1,8 +1,8 @@
-//! Colours the output, on a terminal and unless it is turned off.
+//! Colours the output on a terminal, unless turned off.
 
 use std::io::IsTerminal;
 
-/// What a piece of text is.
+/// The role of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Error,
@@ -28,7 +28,7 @@ impl Style {
 
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Whether to colour. `NO_COLOR` of any content but an empty one means no (no-color.org), as does `TERM=dumb`.
+/// Whether to colour. A non-empty `NO_COLOR` means no (no-color.org), as does `TERM=dumb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
     on: bool,
@@ -52,7 +52,7 @@ impl Paint {
         format!("{}{text}{PLAIN}", style.code())
     }
 
-    /// The code of ours that `text` begins with, where there is colour.
+    /// Our colour code at the start of `text`, if colours are on.
     pub(super) fn code_at_start(self, text: &str) -> Option<&'static str> {
         let codes = Style::ALL.map(Style::code).into_iter().chain([PLAIN]);
         codes.filter(|_| self.on).find(|code| text.starts_with(code))

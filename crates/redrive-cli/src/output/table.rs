@@ -1,15 +1,15 @@
-//! Tables: a header in capitals, two spaces between columns, numbers to the right.
+//! Formats tables: a header in capitals, two spaces between columns, numbers to the right.
 
 use super::safe;
 
-/// On which side a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     Left,
     Right,
 }
 
-/// Collects rows and prints them with columns as wide as they need to be.
+/// Collects rows and prints them with columns as wide as needed.
 #[derive(Clone, Debug, Default)]
 pub struct TextTable {
     columns: Vec<(String, Align)>,
@@ -17,13 +17,13 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// `[("GROUP", Align::Left), ("OPEN", Align::Right)]`.
+    /// Creates a table with columns such as `[("GROUP", Align::Left), ("OPEN", Align::Right)]`.
     pub fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
         let columns = columns.into_iter().map(|(name, align)| (name.to_owned(), align)).collect();
         Self { columns, rows: Vec::new() }
     }
 
-    /// Cells beyond the last column are left out, missing ones are empty.
+    /// Adds a row. Cells beyond the last column are dropped, missing ones are empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut cells: Vec<String> = cells.into_iter().map(|cell| safe::line(&cell)).collect();
         cells.resize(self.columns.len(), String::new());
@@ -34,7 +34,7 @@ impl TextTable {
         self.rows.is_empty()
     }
 
-    /// The lines of the table, the header first, without spaces at their ends.
+    /// The lines of the table, header first, without trailing spaces.
     pub fn lines(&self) -> Vec<String> {
         let header: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let all = || std::iter::once(&header).chain(&self.rows);
@@ -61,7 +61,7 @@ impl TextTable {
     }
 }
 
-/// Columns are counted in characters; wide ones are rare in what is printed here, and cost only straight edges.
+/// The width in characters; wide characters are rare here and only misalign the edges.
 fn width(text: &str) -> usize {
     text.chars().count()
 }

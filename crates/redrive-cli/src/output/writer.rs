@@ -1,4 +1,4 @@
-//! The two streams of a process, and what the global flags say about them.
+//! The two output streams of a process, and the global flags for them.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use super::table::TextTable;
 use crate::args::Global;
 use crate::exit::Failed;
 
-/// Where a command writes. Every write to stdout can fail; `?` turns a reader that went away into a quiet end.
+/// The output of a command. Every write to stdout can fail; `?` turns a closed reader into a quiet end.
 pub struct Output {
     data: Box<dyn Write>,
     notes: Box<dyn Write>,
@@ -32,7 +32,7 @@ impl Output {
         }
     }
 
-    /// For tests: into anything, without colour.
+    /// For tests: writes anywhere, without colour.
     pub fn to(global: &Global, data: impl Write + 'static, notes: impl Write + 'static) -> Self {
         Self {
             data: Box::new(data),
@@ -54,13 +54,13 @@ impl Output {
         self.verbose
     }
 
-    /// A line of data.
+    /// Prints a line of data.
     pub fn line(&mut self, text: &str) -> Result<(), Failed> {
         writeln!(self.data, "{}", safe::screen(text, self.data_paint))?;
         Ok(())
     }
 
-    /// Data as it is, without a line end.
+    /// Prints data unchanged, without a line end.
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failed> {
         self.data.write_all(bytes)?;
         self.data.flush()?;
@@ -75,7 +75,7 @@ impl Output {
         Ok(())
     }
 
-    /// One JSON document on one line.
+    /// Prints one JSON document on one line.
     pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failed> {
         writeln!(self.data, "{}", printable::json(&value.to_string()))?;
         Ok(())
@@ -85,15 +85,15 @@ impl Output {
         self.data_paint.paint(style, text)
     }
 
-    /// Progress and remarks, for people: stderr, nothing with `-q`.
+    /// Prints progress and remarks for people: to stderr, nothing with `-q`.
     pub fn note(&mut self, text: &str) {
         if !self.quiet {
-            // A remark that cannot be written is no reason to stop.
+            // Failing to write a remark is no reason to stop.
             let _ = writeln!(self.notes, "{}", safe::screen(text, self.notes_paint));
         }
     }
 
-    /// What is wrong: stderr, also with `-q`.
+    /// Prints problems: to stderr, even with `-q`.
     pub fn complain(&mut self, text: &str) {
         let _ = writeln!(self.notes, "{}", safe::screen(text, self.notes_paint));
     }
@@ -111,12 +111,12 @@ impl Output {
         !self.quiet && !self.json
     }
 
-    /// A bar for work whose size is known. Shown only to people.
+    /// A progress bar for work of a known size. Shown only to people.
     pub fn progress(&self, label: &str, total: u64) -> Progress {
         Progress::new(label, total, self.shows_progress())
     }
 
-    /// Says why a command ended early. With `--json` the error is JSON too, on stderr.
+    /// Reports why a command ended early. With `--json` the error is JSON too, on stderr.
     pub fn failed(&mut self, failed: &Failed) {
         if failed.message.is_empty() {
             return;
@@ -125,7 +125,7 @@ impl Output {
             let error = serde_json::json!({
                 "error": failed.message, "hint": failed.hint, "exit": failed.exit.code(),
             });
-            // An error that cannot be written cannot be helped.
+            // Failing to write an error cannot be handled.
             let _ = writeln!(self.notes, "{}", printable::json(&error.to_string()));
         } else {
             let label = self.notes_paint.paint(Style::Error, "error:");

@@ -1,4 +1,4 @@
-//! What is assumed about the messages: `--assume transient=15%,poison=1%`.
+//! Assumptions about the messages: `--assume transient=15%,poison=1%`.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ pub struct Assumed {
     pub shares: Shares,
 }
 
-/// Of the messages that fail at first, this part fails a second time, unless said. The common workload does so.
+/// The default share of the messages failing at first that fail a second time, as in the common workload.
 pub const TWICE_DEFAULT: f64 = 1.0 / 3.0;
 
 impl FromStr for Assumed {

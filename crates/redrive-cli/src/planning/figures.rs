@@ -20,7 +20,7 @@ use super::assume::Assumed;
 use super::slo::{Slo, SloResult};
 use crate::config::PipelineConfig;
 
-/// What `check` is asked.
+/// The questions that `check` answers.
 #[derive(Clone, Debug)]
 pub struct Questions {
     pub rate: Option<f64>,
@@ -31,19 +31,19 @@ pub struct Questions {
     pub slos: Vec<Slo>,
 }
 
-/// Everything that is computed about one pipeline.
+/// All figures about one pipeline.
 #[derive(Clone, Debug)]
 pub struct PipelineFigures {
     pub forecast: Forecast,
     pub load: Option<RetryLoad>,
     /// The amplification if twice as many messages failed at first.
     pub amplification_doubled: Option<(f64, f64)>,
-    /// Retries per second in each step: its delay and the rate.
+    /// Retries per second in each step: its delay and its rate.
     pub steps: Vec<(String, f64)>,
-    /// Each jitter that is compared, the one that is configured first; all of them without the outage gate.
+    /// The jitters to compare, the configured one first; all without the outage gate.
     pub outages: Vec<JitterFigures>,
     pub outage_gate: bool,
-    /// Whether an outage of that length is over before the gate gives up the first message.
+    /// Whether an outage of that length ends before the gate gives up the first message.
     outlasts_outage: bool,
     pub budget: Option<BudgetFigures>,
     pub dead: Option<DeadFigures>,
@@ -59,15 +59,15 @@ pub struct JitterFigures {
     pub reload: Reload,
 }
 
-/// What the retry budget does.
+/// The effect of the retry budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetFigures {
     pub rate: BudgetRate,
     pub on_exhausted: OnExhausted,
     pub outage_gate: bool,
-    /// In a healthy sink, if it is known how much comes and what fails.
+    /// In a healthy sink, if rate and failures are known.
     pub healthy: Option<BudgetForecast>,
-    /// Share of the messages of an outage that it parks, if it is known how much comes.
+    /// Share of the messages of an outage that it dead-letters, if the rate is known.
     pub dead_in_outage: Option<f64>,
 }
 
@@ -75,10 +75,10 @@ pub struct BudgetFigures {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadFigures {
     pub per_second: f64,
-    /// What is left after people looked at some; less than zero: they keep up.
+    /// The growth after triage; negative if people keep up.
     pub growth_per_second: f64,
     pub letter_bytes: usize,
-    /// The share of poison above which letters pile up; `None` without triage or if they do so without any.
+    /// The share of poison above which letters pile up; `None` without triage, or if they do without any poison.
     pub diverges_above: Option<f64>,
     pub triage: Option<f64>,
 }
@@ -113,7 +113,7 @@ impl PipelineFigures {
             let healthy = budget.and_then(|budget| budget.healthy);
             let all = healthy.map(|healthy| healthy.dead + healthy.used_up);
             let per_second = all.unwrap_or_else(|| forecast.load(shares).dead) * rate;
-            // What the budget parks has to be looked at as well.
+            // Letters from the budget need triage too.
             let for_budget = healthy.map_or(0.0, |healthy| healthy.dead) * rate;
             let triage = questions.triage;
             DeadFigures {
@@ -140,8 +140,8 @@ impl PipelineFigures {
         }
     }
 
-    /// Share of the messages of an outage that are dead before it ends, as the pipeline is configured. `None` where that
-    /// depends on when they came: the gate holds them, but not for so long.
+    /// Share of the messages of an outage that are dead before it ends, as configured. `None` if that depends on when
+    /// they arrived: the gate holds them, but not for that long.
     pub fn dead_in_outage(&self) -> Option<f64> {
         match (self.outage_gate, self.outlasts_outage) {
             (true, true) => Some(0.0),
@@ -209,7 +209,7 @@ impl PipelineFigures {
                 "seconds": questions.outage.as_secs_f64(),
                 "outage_gate": self.outage_gate,
                 "dead_share": self.dead_in_outage(),
-                // Without the gate.
+                // Without the outage gate.
                 "jitters": outages,
             },
             "budget": self.budget.map(|budget| json!({
@@ -244,7 +244,7 @@ impl DeadFigures {
     }
 }
 
-/// The load of each delay step; retries beyond the last tier wait in it again.
+/// The load of each delay step; retries beyond the last tier repeat it.
 fn steps(policy: &Policy, load: &RetryLoad, rate: f64) -> Vec<(String, f64)> {
     let mut steps: Vec<(String, f64)> = Vec::new();
     for (i, share) in load.retries.iter().enumerate() {
@@ -262,7 +262,8 @@ fn steps(policy: &Policy, load: &RetryLoad, rate: f64) -> Vec<(String, f64)> {
     steps
 }
 
-/// The configured jitter first, then the ones people compare it with. A jitter that does not fit is left out.
+/// The configured jitter first, then the ones it is commonly compared with. A jitter that does not fit the schedule is
+/// left out.
 fn outages(settings: &PolicySettings, policy: &Policy, outage: Duration) -> Vec<JitterFigures> {
     let mut figures = Vec::new();
     for jitter in [policy.jitter(), Jitter::None, Jitter::Equal, Jitter::Full] {
@@ -278,7 +279,7 @@ fn outages(settings: &PolicySettings, policy: &Policy, outage: Duration) -> Vec<
     figures
 }
 
-/// What a letter of a message of this size takes on disk, measured on one with a short error per attempt.
+/// The size on disk of a letter for a message of this size, measured with a short error per attempt.
 fn letter_bytes(policy: &Policy, message_bytes: usize) -> usize {
     let now = Time::from_millis(1_800_000_000_000);
     let message =

@@ -1,4 +1,4 @@
-//! What `redrive check` computes: assumptions and objectives as given, the figures of a pipeline, and how they read.
+//! What `redrive check` computes: assumptions and objectives as given, the figures of a pipeline, and their text.
 
 pub mod assume;
 pub mod figures;

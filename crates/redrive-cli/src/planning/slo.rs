@@ -10,7 +10,7 @@ use redrive_core::{OutageForecast, Policy, Schedule};
 use crate::config::words::schedule_words;
 use crate::output::percent;
 
-/// So large a share of the messages that arrive in an outage is delivered this soon after it ends.
+/// An objective: this share of the messages that arrive in an outage is delivered this soon after its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slo {
     pub share: f64,
@@ -51,21 +51,21 @@ impl fmt::Display for Slo {
     }
 }
 
-/// What came of an objective.
+/// The result for an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SloResult {
     pub slo: Slo,
     pub met: bool,
-    /// How soon that share is delivered; `None` if too many are dead for it.
+    /// How soon the share is delivered; `None` if too many messages are dead.
     pub recovery: Option<Duration>,
     pub dead: f64,
     /// Tiers that would meet it.
     pub instead: Option<Vec<Duration>>,
-    /// The line that says so.
+    /// The line of the report.
     pub text: String,
 }
 
-/// Enough to tell whether a candidate will do; what is printed is computed with all messages.
+/// Enough messages to judge a candidate; printed figures are computed with all messages.
 const CANDIDATE_MESSAGES: u32 = 4_000;
 const CANDIDATE_TIERS_MAX: usize = 16;
 
@@ -117,7 +117,7 @@ impl Slo {
         format!("✗ {what}. With the breaker on nothing is dead for it.{instead}")
     }
 
-    /// Tiers that meet it: doubling from the first delay there is, and never longer than the objective allows.
+    /// Tiers that meet the objective: doubling from the first delay, and never longer than it allows.
     fn instead(self, policy: &Policy) -> Option<Vec<Duration>> {
         let first = match policy.schedule() {
             Schedule::Tiers(tiers) => tiers.first().copied()?,
@@ -127,7 +127,7 @@ impl Slo {
         let mut tiers = vec![first.min(longest).max(Duration::from_millis(1))];
         while tiers.len() < CANDIDATE_TIERS_MAX {
             let last = *tiers.last()?;
-            // Tiers must grow; once they are as long as they may be, they grow by as little as can be written.
+            // Tiers must grow; at the maximum length they grow by the smallest step that can be written.
             let doubled = last * 4;
             let next = if doubled <= longest { doubled } else { longest.max(last + Duration::from_secs(1)) };
             tiers.push(next);

@@ -1,4 +1,4 @@
-//! How the figures read.
+//! The text of the figures.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::figures::{BudgetFigures, DeadFigures, JitterFigures, PipelineFigures,
 use crate::config::PipelineConfig;
 use crate::output::{bytes, count, percent, rate};
 
-/// Where the head of a report ends and its remark begins.
+/// The column where the remark of a report's head begins.
 const HEAD_WIDTH: usize = 77;
 
 /// The lines about one pipeline.
@@ -75,7 +75,7 @@ pub fn lines(pipeline: &PipelineConfig, figures: &PipelineFigures, questions: &Q
     lines
 }
 
-/// When it opens in a full outage that follows on healthy traffic: once the share of the window has failed.
+/// When it opens in a full outage after healthy traffic: once the share of the window has failed.
 fn breaker_text(breaker: &BreakerSettings) -> String {
     if !breaker.enabled {
         return "off".to_owned();
@@ -109,8 +109,8 @@ fn head(pipeline: &PipelineConfig) -> String {
     format!("{head:<HEAD_WIDTH$}(profile {}{edited})", pipeline.profile().name)
 }
 
-/// The configured pipeline first. The outage gate keeps all messages alive up to `hold_max`; what their attempts alone
-/// would do is for comparison.
+/// The configured pipeline first. The outage gate keeps all messages alive up to `hold_max`; the effect of the attempts
+/// alone is for comparison.
 fn outage_text(figures: &PipelineFigures) -> String {
     let Some(own) = figures.outages.first() else { return String::new() };
     let worst = figures.outages.iter().skip(1).max_by(|a, b| a.dead.total_cmp(&b.dead));
@@ -131,7 +131,7 @@ fn outage_text(figures: &PipelineFigures) -> String {
     text
 }
 
-/// What the budget does in a healthy sink, and in an outage.
+/// The effect of the budget in a healthy sink, and in an outage.
 fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
     let allowed = match budget.rate {
         BudgetRate::PerMinute(tokens) => format!("{} a minute", count(u64::from(tokens))),
@@ -225,7 +225,7 @@ fn dead_text(dead: DeadFigures, questions: &Questions) -> Vec<String> {
     lines
 }
 
-/// `60 s`, as the stories write a short span; longer ones as everywhere.
+/// `60 s`, as the stories write short spans; longer ones as elsewhere.
 fn spaced(span: Duration) -> String {
     let seconds = span.as_secs();
     if (1..=300).contains(&seconds) { format!("{seconds} s") } else { rough(span) }

@@ -1,4 +1,4 @@
-//! Pipelines from their configuration, and what the API needs to know of them.
+//! Builds pipelines from their configuration, and what the API needs to know about them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -38,31 +38,31 @@ use crate::exit::{Exit, Failed};
 /// The file in the engine's directory that holds the key of endpoint hashes.
 const HASH_KEY_FILE: &str = "hash.key";
 
-/// Everything that is to run, not running yet.
+/// Everything needed to run, not running yet.
 #[derive(Debug)]
 pub struct Assembled {
     pub redrive: Redrive,
     pub service: Service,
     pub server: ServerOptions,
-    /// The certificate of the API, to be read again on SIGHUP.
+    /// The certificate of the API, to be reloaded on SIGHUP.
     pub certificate: Option<Certificate>,
-    /// What opening the stores has found, for the log.
+    /// Findings from opening the stores, for the log.
     pub findings: Vec<String>,
     pub alerts: Vec<AlertConfig>,
     /// Filled by the pipelines, for the alerts.
     pub pills: Arc<Pills>,
-    /// Where the stores are, if they are on disk.
+    /// The directory of the stores, if they are on disk.
     pub dir: Option<PathBuf>,
     pub on_purged: Vec<OnPurged>,
-    /// Logs of subscriptions that are checked for damage.
+    /// Logs of subscriptions to check for damage.
     pub log_scrubs: Vec<LogScrub>,
-    /// Pipelines whose letters are replayed by themselves, by name.
+    /// Pipelines with automatic replay, by name.
     pub auto_replays: Vec<(String, AutoReplay)>,
-    /// Pipelines whose open letters are discarded after so long, by name.
+    /// Pipelines that discard old open letters, by name, with the retention.
     pub retentions: Vec<(String, Duration)>,
 }
 
-/// Whatever can be wrong without the store is found before it is opened, all of it together.
+/// Builds everything. Problems that can be detected without the stores are all reported before these are opened.
 pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
     let health = HealthLog::default();
@@ -166,7 +166,7 @@ fn on_kafka(
     build(pipelines, redrive_kafka::KafkaStores::new(kafka::cluster(config)?, kafka::pipelines(config)))
 }
 
-/// Who else reads the topic of a pipeline, asked when letters are to be put back onto it.
+/// Finds other readers of a pipeline's topic, for replays onto it.
 #[cfg(feature = "kafka")]
 fn readers(config: &Config, topic: &str) -> Readers {
     match (config.engine.kind, super::kafka::cluster(config)) {
@@ -191,9 +191,9 @@ fn on_kafka(
     Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
-/// What a pipeline shares with those who watch it.
+/// Parts of a pipeline that its observers share.
 struct PipelineParts {
-    /// If its sink has some. Loaded once the stores are open.
+    /// Set if the sink has subscriptions. Loaded once the stores are open.
     subscriptions: Option<Subscriptions>,
     events: Events,
 }
@@ -204,8 +204,8 @@ impl PipelineParts {
     }
 }
 
-/// The key of endpoint hashes for sinks that name none of their own. It stays the same, so that a hash means the same
-/// endpoint after a restart, and open breakers of endpoints stay open.
+/// The key of endpoint hashes for sinks that name none. It is kept, so that a hash means the same endpoint after a
+/// restart, and open breakers of endpoints stay open.
 fn hash_key(dir: &Path) -> Result<Secret, Failed> {
     let path = dir.join(HASH_KEY_FILE);
     Secret::read_or_make(&path).map_err(|error| {
@@ -214,8 +214,7 @@ fn hash_key(dir: &Path) -> Result<Secret, Failed> {
     })
 }
 
-/// The tokens that were given, if any. Finds all that is wrong with the sinks and tokens; reads the files that the
-/// configuration names.
+/// The given tokens, if any. Reports all faults of sinks and tokens; reads the files that the configuration names.
 fn check(config: &Config, global: &Global) -> Result<Option<Vec<Token>>, Failed> {
     let faults = config.pipelines.iter().flat_map(|pipeline| {
         let faults = pipeline.sink.settings.check(Some(pipeline.policy.timeout()));
@@ -231,7 +230,7 @@ fn check(config: &Config, global: &Global) -> Result<Option<Vec<Token>>, Failed>
     }
 }
 
-/// The pipelines with their sinks.
+/// Builds the pipelines with their sinks.
 fn prepare(
     config: &Config,
     hash_key: Option<&Secret>,
@@ -269,7 +268,7 @@ fn prepare(
     pipelines.collect()
 }
 
-/// Members of a JSON payload that are the pipeline's: where ids and tenants come from.
+/// Members of a JSON payload that the pipeline reads for ids and tenants.
 fn other_members(pipeline: &PipelineConfig) -> Vec<String> {
     let picks = [&pipeline.id, &pipeline.tenant].into_iter().flatten();
     picks.filter_map(redrive_core::pick::Pick::top_member).collect()
@@ -291,7 +290,7 @@ fn pipeline_of(
     let log = log.clone();
     let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
-        // The sink ends an exchange by itself and knows why; this one is for a sink that does not.
+        // The sink ends an exchange by itself and knows the reason; this limit is for a sink that does not.
         .grace(Duration::from_secs(1))
         .ordering(config.ordering)
         .after_dead(config.after_dead)
@@ -317,7 +316,7 @@ fn pipeline_of(
     }
 }
 
-/// Writes the log of what a store says about itself.
+/// Logs the notices of a store.
 fn store_log(pipeline: &str) -> impl Fn(&StoreNotice) + Send + Sync + 'static {
     let pipeline = pipeline.to_owned();
     move |notice| {
@@ -329,7 +328,7 @@ fn store_log(pipeline: &str) -> impl Fn(&StoreNotice) + Send + Sync + 'static {
     }
 }
 
-/// Whether an alert covers this pipeline's poison pills; the others pay nothing for it.
+/// Whether an alert covers this pipeline's poison pills; other pipelines skip the work.
 fn watches_pills(config: &Config, pipeline: &PipelineConfig) -> bool {
     let wants = |alert: &AlertConfig| {
         alert.on.contains(&AlertKind::PoisonPill) && alert.pipelines.contains(&pipeline.name)
@@ -347,7 +346,7 @@ fn on_dead_letter(
     }
 }
 
-/// Logs what happens to subscriptions, and lets others follow it.
+/// Logs changes of subscriptions, and publishes them as events.
 fn follow(subscriptions: &Subscriptions, events: &Events) {
     let (pipeline, events) = (subscriptions.pipeline().to_owned(), events.clone());
     subscriptions.on_change(move |changed| {
@@ -375,7 +374,7 @@ fn service(
         (served.events, served.redaction) = (events, redaction);
         Some(served)
     });
-    // Where several processes share the letters, a name must not mean something else to each of them.
+    // If several processes share the letters, they must not use the same name for different things.
     let naming = match dir.filter(|_| config.engine.kind == EngineKind::Kafka) {
         Some(dir) => Naming::kept_in(dir).map_err(|error| storage(format!("{}: {error}", dir.display())))?,
         None => Naming::default(),
@@ -395,7 +394,7 @@ fn service(
     })
 }
 
-/// What an operator should hear of a store that was opened.
+/// Findings about an opened store for the operator.
 fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
     let Some(report) = stores.report(pipeline) else { return Vec::new() };
     let mut found = Vec::new();
@@ -420,8 +419,8 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
     found
 }
 
-/// The configuration passed the same checks before. What is left are stores that cannot be opened, or not with these
-/// settings.
+/// The configuration passed the same checks before. The remaining failures are stores that cannot be opened, or not
+/// with these settings.
 fn build_failed(error: &BuildError) -> Failed {
     let any = |kind: FaultKind| error.faults.iter().any(|fault| fault.kind == kind);
     let exit = if any(FaultKind::Storage) {

@@ -1,4 +1,4 @@
-//! Starts the controller of a pipeline whose letters are replayed by themselves.
+//! Starts the controller of a pipeline with automatic replay.
 
 use redrive::internal::replay::auto;
 use redrive::replay::AutoReplay;

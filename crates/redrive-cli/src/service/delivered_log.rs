@@ -1,4 +1,4 @@
-//! A sink that also logs what it delivered. Failures are logged by the pipeline, which knows what it decided about them.
+//! A sink that also logs deliveries. Failures are logged by the pipeline, which knows the decision about them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use redrive_server::log;
 
 const TARGET: &str = "redrive::attempt";
 
-/// Logs a share of the successes of a sink at `info`, and the others at `debug`.
+/// Logs a share of a sink's successes at `info`, and the others at `debug`.
 pub struct DeliveredLog {
     sink: Arc<dyn Sink>,
     share: Ratio,
-    /// What is not shown of messages, also where their ids repeat it.
+    /// Values to hide of messages, also where their ids repeat them.
     redaction: Redaction,
 }
 
@@ -24,7 +24,7 @@ impl DeliveredLog {
     }
 }
 
-/// Whether the success of a message is among the share. The same message always is, or is not.
+/// Whether the success of a message is in the share. The answer is always the same for a message.
 fn is_sampled(id: &str, share: Ratio) -> bool {
     let seed = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

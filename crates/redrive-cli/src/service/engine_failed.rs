@@ -1,10 +1,10 @@
-//! From an engine that failed to the exit code that scripts rely on.
+//! Maps an engine failure to the exit code that scripts rely on.
 
 use redrive::internal::engine::EngineError;
 
 use crate::exit::{Exit, Failed};
 
-/// An engine that cannot be opened, with the exit code scripts rely on.
+/// The failure to open an engine, with the exit code that scripts rely on.
 pub fn engine_failed(error: &EngineError) -> Failed {
     let exit = match error {
         EngineError::Owned(_) | EngineError::Unavailable(_) => Exit::TryAgain,

@@ -1,5 +1,5 @@
-//! What happens in a pipeline, as events that others follow: dead letters, the health of the sink, replays, subscriptions.
-//! Like the log they hold no payload, no endpoint and no text of an error.
+//! Events of a pipeline that clients can follow: dead letters, the health of the sink, replays, subscriptions. Like the
+//! log they contain no payload, endpoint or error text.
 
 use redrive::internal::events::{EventKind, Events};
 use redrive::internal::letters::select::LetterIds;
@@ -35,7 +35,7 @@ pub fn dead_letter(
     events.push(EventKind::DeadLetter, now, json!(event));
 }
 
-/// The breaker opened or closed, or something else about the health of the sink.
+/// The breaker opened or closed, or the health of the sink changed otherwise.
 pub fn health(events: &Events, changed: &HealthChanged) {
     let is_breaker = matches!(changed.change, HealthChange::Breaker { .. });
     let kind = if is_breaker { EventKind::Breaker } else { EventKind::Health };
@@ -43,7 +43,7 @@ pub fn health(events: &Events, changed: &HealthChanged) {
     events.push(kind, changed.at, json!(event));
 }
 
-/// A replay began, or its state changed.
+/// A replay started, or its state changed.
 pub fn replay(events: &Events, replay: &ReplayView, now: Time) {
     let event = ReplayEvent {
         replay: replay.id.clone(),
@@ -56,20 +56,20 @@ pub fn replay(events: &Events, replay: &ReplayView, now: Time) {
     events.push(EventKind::Replay, now, json!(event));
 }
 
-/// Something changed about a subscription.
+/// A subscription changed.
 pub fn subscription(events: &Events, changed: &Changed) {
     for id in concerned(changed) {
         events.push(changed.change.kind(), changed.at, subscription_fields(changed, id));
     }
 }
 
-/// The stored subscriptions that are reported one by one; `None` for an endpoint that is not stored.
+/// The stored subscriptions to report individually; `None` for an endpoint that is not stored.
 pub fn concerned(changed: &Changed) -> impl Iterator<Item = Option<&str>> {
     let nobody = changed.ids.is_empty().then_some(None);
     changed.ids.iter().map(|id| Some(id.as_str())).chain(nobody)
 }
 
-/// A change, as an event describes it.
+/// The fields of an event about a change.
 pub fn subscription_fields(changed: &Changed, id: Option<&str>) -> Value {
     if let Change::PurgingStopped(stopped) = changed.change {
         let (purged, active, percent) = (stopped.purged, stopped.active, stopped.percent());
@@ -85,7 +85,7 @@ pub fn subscription_fields(changed: &Changed, id: Option<&str>) -> Value {
     })
 }
 
-/// Writes the log of a change. Stopped purging needs an operator.
+/// Logs a change. Stopped purging needs an operator.
 pub fn log_subscription(pipeline: &str, changed: &Changed) {
     if let Change::PurgingStopped(stopped) = changed.change {
         tracing::warn!(

@@ -1,19 +1,19 @@
 //! Raises the limit of open files. The usual soft limit of 1,024 exists for programs that use `select`; connections,
-//! segments and calls to sinks together need more.
+//! segments and calls to sinks need more.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// As many as are ever needed: 4,096 connections and as many calls, several stores, and some.
+/// The most that is ever needed: 4,096 connections and as many calls, several stores, and some reserve.
 const WANTED: u64 = 65_536;
-/// With fewer than this the number of connections is cut down noticeably, and an operator should know.
+/// With fewer than this, the number of connections is noticeably limited, and the operator is told.
 const ENOUGH: u64 = 8_192;
 
-/// Raises the soft limit as far as is needed and allowed. Returns what an operator should know.
+/// Raises the soft limit as far as needed and allowed. Returns a warning for the operator, if any.
 pub fn raise_limit() -> Option<String> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = wanted(limit);
     if wanted != limit.current {
-        // A limit that cannot be raised is one to live with, and is logged below.
+        // If the limit cannot be raised, continue; it is logged below.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: limit.maximum });
     }
     let holds = getrlimit(Resource::Nofile).current?;
@@ -25,7 +25,7 @@ pub fn raise_limit() -> Option<String> {
     })
 }
 
-/// The soft limit to set. Pure.
+/// Computes the soft limit to set. Pure.
 fn wanted(limit: Rlimit) -> Option<u64> {
     let possible = limit.maximum.unwrap_or(u64::MAX).min(WANTED);
     limit.current.map(|current| current.max(possible))

@@ -1,4 +1,4 @@
-//! SIGHUP: reads again what can be read again, and never ends the processor.
+//! SIGHUP: reloads the certificate, and never ends the processor.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::server::tls;
 use crate::exit::{Exit, Failed};
 
-/// What is read again.
+/// The files to reload.
 #[derive(Debug)]
 pub struct Certificate {
     pub served: ServerTls,
@@ -17,7 +17,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Files that cannot be used leave the old certificate in force.
+    /// Reloads the certificate. If the files are unusable, the old one stays in force.
     fn reload(&self) {
         match tls::read(&self.cert_file, &self.key_file) {
             Ok(config) => {
@@ -31,13 +31,13 @@ impl Certificate {
     }
 }
 
-/// From now on SIGHUP does not end the process. Must be called inside a runtime.
+/// Prevents SIGHUP from ending the process. Must be called inside a runtime.
 pub fn survive() -> Result<(), Failed> {
-    // Listening once replaces the default action for as long as the process lives.
+    // Listening once replaces the default action for the lifetime of the process.
     listen().map(drop)
 }
 
-/// Reads the certificate again whenever SIGHUP comes. Must be called inside a runtime that stays.
+/// Reloads the certificate on every SIGHUP. Must be called inside a runtime that stays.
 pub fn reload(certificate: Option<Certificate>) -> Result<(), Failed> {
     let mut hangup = listen()?;
     tokio::spawn(async move {

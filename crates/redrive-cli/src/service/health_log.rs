@@ -1,23 +1,23 @@
-//! What is said when the health of a sink changes, and what of it is written down.
+//! Reports changes of a sink's health, and records some of them.
 
 use std::sync::{Arc, OnceLock};
 
 use redrive::actions::{Action, ActionKind, Actions};
 use redrive::{HealthChange, HealthChanged};
 
-/// Who acts when the guard does.
+/// The actor of the guard's actions.
 const ACTOR: &str = "guard";
 
-/// Writes the log, and the guard's pauses to the actions, so that a restart does not take them back.
+/// Writes the log, and adds the guard's pauses to the action log, so that a restart keeps them.
 #[derive(Clone, Debug, Default)]
 pub struct HealthLog {
     actions: Arc<OnceLock<Actions>>,
 }
 
 impl HealthLog {
-    /// The actions are opened after the pipelines are described.
+    /// Sets the action log, which is opened after the pipelines are described.
     pub fn write_to(&self, actions: &Actions) {
-        // Only the first one counts, and there is only one.
+        // Only the first call has an effect, and there is only one.
         let _ = self.actions.set(actions.clone());
     }
 

@@ -1,4 +1,4 @@
-//! The Kafka engine from its configuration.
+//! Builds the Kafka engine from its configuration.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, Only, TopicsMode};
 use crate::config::{Config, KafkaConfig, MissingTopics, Part, PipelineConfig, StartAt};
 use crate::exit::Failed;
 
-/// Each delay of a backoff has a tier of its own up to this many; beyond, neighbours share one.
+/// Each delay of a backoff has its own tier up to this number; beyond it, neighbours share one.
 const TIERS_MAX: usize = 10;
-/// Where messages wait that are held back although the policy has no retries.
+/// The tier for held messages if the policy has no retries.
 const ONLY_TIER: Duration = Duration::from_secs(30);
 
-/// The cluster that the configuration names, with every secret read.
+/// The configured cluster, with every secret read.
 pub fn cluster(config: &Config) -> Result<Cluster, Failed> {
     let Some(kafka) = &config.engine.kafka else {
         return Err(Failed::usage(format!("the engine is {}, not kafka", config.engine.kind.name()))
@@ -43,7 +43,7 @@ pub fn cluster(config: &Config) -> Result<Cluster, Failed> {
     })
 }
 
-/// What the engine must know of each pipeline.
+/// What the engine must know about each pipeline.
 pub fn pipelines(config: &Config) -> Vec<KafkaPipeline> {
     let only = config.engine.kafka.as_ref().map_or(Only::Everything, |kafka| match kafka.only {
         Part::Everything => Only::Everything,
@@ -67,7 +67,7 @@ fn pipeline_of(pipeline: &PipelineConfig, only: Only) -> KafkaPipeline {
     }
 }
 
-/// The delays that become topics: the policy's tiers, or what its backoff comes to.
+/// The delays that become topics: the policy's tiers, or the steps of its backoff.
 fn tiers(policy: &Policy) -> Vec<Duration> {
     let schedule = policy.schedule();
     if let Schedule::Tiers(tiers) = schedule
@@ -90,7 +90,7 @@ fn tiers(policy: &Policy) -> Vec<Duration> {
     delays.into_iter().map(Duration::from_millis).collect()
 }
 
-/// What other members see of this process: program, version, settings, name. See `status --members`.
+/// How other members see this process: program, version, settings, name. See `status --members`.
 fn client_id(config: &Config, kafka: &KafkaConfig) -> String {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let host = host.trim().split('.').next().unwrap_or_default().to_owned();
@@ -98,7 +98,7 @@ fn client_id(config: &Config, kafka: &KafkaConfig) -> String {
     format!("redrive_{}_{:08x}_{member}", env!("CARGO_PKG_VERSION"), settings_hash(config))
 }
 
-/// The same for the same pipelines with the same settings, on every machine and in every version: FNV-1a.
+/// A hash (FNV-1a) that is the same for the same pipelines and settings, on every machine and in every version.
 fn settings_hash(config: &Config) -> u32 {
     let text = config
         .pipelines

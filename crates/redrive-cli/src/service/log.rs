@@ -1,4 +1,4 @@
-//! Where the log goes: lines for people on a terminal, JSON for machines everywhere else; always to stderr.
+//! Sets up the log: lines for people on a terminal, JSON otherwise; always to stderr.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
@@ -17,7 +17,7 @@ pub fn is_read_by_people() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Starts writing. A second call changes nothing: there is one log per process.
+/// Starts logging. A second call has no effect: there is one log per process.
 pub fn start(global: &Global) {
     let level = match (global.quiet, global.verbose) {
         (true, _) => Level::ERROR,
@@ -27,7 +27,7 @@ pub fn start(global: &Global) {
     };
     let builder = tracing_subscriber::fmt().with_max_level(level);
     let started = if is_read_by_people() {
-        // Colours would need another dependency, and without it asking for them is a panic in a debug build.
+        // Colours would need another dependency, and requesting them without it panics in a debug build.
         let builder = builder.with_writer(io::stderr).with_ansi(false).with_target(false);
         builder.fmt_fields(for_people()).try_init()
     } else {
@@ -36,7 +36,7 @@ pub fn start(global: &Global) {
     drop(started);
 }
 
-/// `message key=value`, each on one line and with nothing in it that drives a terminal: values come from others.
+/// `message key=value`, each on one line and safe for a terminal, since values come from others.
 fn for_people() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     let each = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
         let value = format!("{value:?}");
@@ -49,12 +49,12 @@ fn for_people() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     format::debug_fn(each).delimited(" ")
 }
 
-/// Writes lines of JSON without the characters that a serializer lets through and a terminal does not.
+/// Writes JSON lines without the characters that a serializer allows but that are unsafe on a terminal.
 struct Escaped<W>(W);
 
 impl<W: Write> Write for Escaped<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // The log is written in whole lines.
+        // The logger writes whole lines.
         match std::str::from_utf8(line) {
             Ok(text) => self.0.write_all(printable::json(text).as_bytes())?,
             Err(_) => self.0.write_all(line.escape_ascii().to_string().as_bytes())?,

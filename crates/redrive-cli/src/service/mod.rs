@@ -1,28 +1,28 @@
-//! A processor from its configuration: stores, sinks, pipelines, API, and clean shutdown.
+//! Builds and runs a processor from its configuration: stores, sinks, pipelines, API, and clean shutdown.
 //!
-//! - [`mod@assemble`]: makes pipelines and what serves them
-//! - `orphans`: finds stores that are not served
+//! - [`mod@assemble`]: builds the pipelines and their parts
+//! - `orphans`: finds stores without a pipeline
 //! - `subscriptions`: loads the tables of push pipelines
-//! - `kafka`: where messages live that come from topics
-//! - [`tokens`]: who may change something
-//! - [`run`]: starts and ends it all
-//! - [`signals`]: when to end
-//! - [`hangup`]: when to read the certificate of the API again
-//! - [`log`]: writes what happens
-//! - `delivered_log`: what was delivered
-//! - `health_log`: what happens to the health of a sink
-//! - `events`: what others follow
-//! - `engine_failed`: how a command ends whose engine failed
+//! - `kafka`: builds the Kafka engine
+//! - [`tokens`]: finds the tokens that allow changes
+//! - [`run`]: starts and stops everything
+//! - [`signals`]: SIGTERM and ^C
+//! - [`hangup`]: reloads the certificate of the API on SIGHUP
+//! - [`log`]: sets up the log
+//! - `delivered_log`: logs deliveries
+//! - `health_log`: logs the health of sinks
+//! - `events`: events for clients
+//! - `engine_failed`: the exit code for a failed engine
 //! - `stuck`: ends a process that hangs
 //! - [`files`]: raises the limit of open files
-//! - [`alerts`]: tells people what is wrong
-//! - `on_purged`: tells the owner of subscriptions which are purged
-//! - `outlet`: delivers what those two say
-//! - `auto_replay`: starts the controllers that replay letters by themselves
+//! - [`alerts`]: notifies people of problems
+//! - `on_purged`: announces purges to the owner of the subscriptions
+//! - `outlet`: delivers notices and announcements
+//! - `auto_replay`: starts the controllers of automatic replay
 //! - `retention`: starts the sweeps that discard old letters
-//! - [`supervise`]: starts all of that again when it dies
-//! - [`restarts`]: whether and when it does
-//! - `oom_kills`: whether the system killed processes for lack of memory
+//! - [`supervise`]: restarts the worker when it dies
+//! - [`restarts`]: decides whether and when to restart
+//! - `oom_kills`: counts processes that the system killed for lack of memory
 
 pub mod alerts;
 pub mod assemble;

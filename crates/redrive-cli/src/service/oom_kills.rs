@@ -1,25 +1,25 @@
-//! Whether the system has killed processes for lack of memory: a counter of the kernel, asked before and after. The control
-//! group of this process counts its own; where there is none, the counter of the whole machine has to do.
+//! Whether the system has killed processes for lack of memory, from a kernel counter read before and after. The control
+//! group of this process has its own counter; otherwise that of the whole machine is used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The kills so far; `None` if the kernel does not count them here.
+/// The kills so far; `None` if the kernel does not count them.
 pub fn count() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| events_file(&text));
     let read = |path: &Path| fs::read_to_string(path).ok().and_then(|text| oom_kill(&text));
     own.and_then(|path| read(&path)).or_else(|| read(Path::new("/proc/vmstat")))
 }
 
-/// Where the control group of `/proc/self/cgroup` counts; only version 2 does.
+/// The counter file of the control group in `/proc/self/cgroup`; only version 2 has one.
 fn events_file(cgroup: &str) -> Option<PathBuf> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(Path::new(CGROUPS).join(path).join("memory.events"))
 }
 
-/// The number behind `oom_kill`, which both files write in the same way.
+/// The number after `oom_kill`, which both files write in the same way.
 fn oom_kill(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|count| count.trim().parse().ok())
 }

@@ -1,5 +1,5 @@
-//! Stores in the engine's directory that no pipeline of the configuration has: a pipeline was renamed or left out, and
-//! its unfinished messages are still in the store.
+//! Finds stores in the engine's directory without a pipeline in the configuration: a pipeline was renamed or removed,
+//! and its unfinished messages are still in the store.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use redrive::internal::engine::embedded::inspect;
 use crate::config::PipelineConfig;
 use crate::output::count;
 
-/// A larger store is named without its figures: to count, all of it has to be read, and the start waits.
+/// A larger store is reported without counts: counting reads the whole store, and would delay the start.
 const COUNT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// One line for each such store with something in it.
+/// One line for each such store that is not empty.
 pub fn look(dir: &Path, pipelines: &[PipelineConfig]) -> Vec<String> {
-    // Whatever cannot be read here is no reason not to start: those that are served have been opened.
+    // Failing to read a store here must not prevent the start: the served ones have been opened.
     let stores = inspect::pipelines(dir).unwrap_or_default();
     let orphans = stores.into_iter().filter(|name| pipelines.iter().all(|pipeline| pipeline.name != *name));
     orphans.filter_map(|name| finding(dir, &name)).collect()

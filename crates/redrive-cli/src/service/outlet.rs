@@ -12,26 +12,26 @@ use tokio::process::Command;
 use crate::config::AlertTarget;
 use crate::exit::Failed;
 
-/// Where something goes.
+/// A destination.
 pub enum Outlet {
     Webhook(Box<WebhookSink>),
     Command { words: Vec<String>, timeout: Duration },
 }
 
-/// One object on its way.
+/// One object to deliver.
 #[derive(Clone, Debug)]
 pub struct Post {
-    /// The same for each try, so that a receiver can tell.
+    /// The same for each attempt, so that a receiver recognises repeats.
     pub id: String,
     pub pipeline: String,
     /// A JSON object.
     pub body: String,
-    /// For a program.
+    /// Environment variables, for a program.
     pub env: Vec<(&'static str, String)>,
 }
 
 impl Outlet {
-    /// `what` names the setting in an error.
+    /// Builds an outlet. `what` names the setting in an error.
     pub fn build(to: &AlertTarget, timeout: Duration, what: &str) -> Result<Self, Failed> {
         match (to, to.options(timeout)) {
             (AlertTarget::Command(words), _) => Ok(Self::Command { words: words.clone(), timeout }),
@@ -43,7 +43,7 @@ impl Outlet {
         }
     }
 
-    /// Sends it, within the timeout; otherwise what went wrong, in a few words.
+    /// Sends an object within the timeout; fails with a short description.
     pub async fn send(&self, post: &Post, attempt: u32) -> Result<(), String> {
         match self {
             Self::Webhook(sink) => {
@@ -58,14 +58,14 @@ impl Outlet {
     }
 }
 
-/// Runs a program in a process group of its own, so that what it started goes with it when it takes too long.
+/// Runs a program in its own process group, so that its child processes are killed with it on a timeout.
 async fn run(words: &[String], post: &Post, timeout: Duration) -> Result<(), String> {
     let (program, args) = words.split_first().ok_or("there is no program")?;
     let mut child = Command::new(program)
         .args(args)
         .envs(post.env.iter().map(|(name, value)| (*name, value.as_str())))
         .stdin(Stdio::piped())
-        // Whatever it prints is not of the log, whose lines are JSON.
+        // Its output must not mix with the log, whose lines are JSON.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0)
@@ -76,7 +76,7 @@ async fn run(words: &[String], post: &Post, timeout: Duration) -> Result<(), Str
     let stdin = child.stdin.take();
     let ended = tokio::time::timeout(timeout, async {
         if let Some(mut stdin) = stdin {
-            // A program that does not read it may still be content.
+            // A program that does not read its input may still succeed.
             let _ = stdin.write_all(post.body.as_bytes()).await;
         }
         child.wait().await
@@ -86,7 +86,7 @@ async fn run(words: &[String], post: &Post, timeout: Duration) -> Result<(), Str
         Ok(Ok(status)) => Err(format!("{program}: {status}")),
         Ok(Err(error)) => Err(format!("{program}: {error}")),
         Err(_) => {
-            // Its process has not been waited for, so the group is still its own.
+            // The process has not been waited for yet, so the group id is still valid.
             let _ = group.map(|group| kill_process_group(group, Signal::KILL));
             Err(format!("{program}: not done after {timeout:?}"))
         }

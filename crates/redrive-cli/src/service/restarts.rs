@@ -1,4 +1,5 @@
-//! Whether a worker that ended is started again, and after which wait. Pure: how it ended and how long it ran come in.
+//! Decides whether a worker that ended is restarted, and after which wait. Pure: how it ended and how long it ran are
+//! arguments.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,9 +8,9 @@ use crate::exit::Exit;
 
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Storage that keeps failing needs a person, so each attempt is logged.
+/// The longest wait after a storage failure: it needs a person, so each attempt is logged.
 const STORAGE_WAIT_MAX: Duration = Duration::from_mins(5);
-/// A worker that ran this long was healthy: its next death starts again with the shortest wait.
+/// A worker that ran this long was healthy: after its next death the waits start again with the shortest.
 const SOUND_AFTER: Duration = Duration::from_mins(1);
 
 /// How a process ended.
@@ -19,7 +20,7 @@ pub enum End {
     Signal(u8),
 }
 
-/// What follows.
+/// What the supervisor does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The supervisor ends with this code.
@@ -29,11 +30,11 @@ pub enum Next {
     },
 }
 
-/// What is remembered of the deaths so far.
+/// The history of deaths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restarts {
     wait: Duration,
-    /// A worker ran for a while: the service is in use.
+    /// A worker ran long enough before: the service is in use.
     was_sound: bool,
 }
 
@@ -44,17 +45,16 @@ impl Default for Restarts {
 }
 
 impl Restarts {
-    /// What to do about a worker that ended unasked. It never gives up on a service that ran: whatever is in the way
-    /// (a disk, a configuration that is being edited, a lack of files) may be repaired without a thought of this
-    /// process.
+    /// Decides about a worker that ended by itself. A service that has run is never given up: the cause (a disk, a
+    /// configuration being edited, a lack of files) may be repaired without anybody thinking of this process.
     pub fn next(&mut self, end: End, ran: Duration) -> Next {
         if ran >= SOUND_AFTER {
             *self = Self { was_sound: true, ..Self::default() };
         }
         let is = |exit: Exit| end == End::Code(exit.code());
-        // An end in good order, an answer that a person has to look at, and a worker that was interrupted by itself.
+        // A clean exit, a result that a person has to look at, or a worker that was interrupted directly.
         let is_over = [Exit::Ok, Exit::Bad, Exit::Interrupted].into_iter().any(is);
-        // Started by hand with a wrong configuration: report it at once.
+        // Started with a wrong configuration: report it at once.
         let is_refused = is(Exit::Usage) && !self.was_sound;
         if is_over || is_refused {
             return Next::Leave(end.code());
@@ -62,7 +62,8 @@ impl Restarts {
         Next::Restart { after: self.back_off(if is(Exit::Storage) { STORAGE_WAIT_MAX } else { WAIT_MAX }) }
     }
 
-    /// A worker could not even be started. How long to wait, unless there never was one.
+    /// Handles a worker that could not be started. Returns how long to wait, or `None` unless a worker was
+    /// healthy before.
     pub fn not_started(&mut self) -> Option<Duration> {
         self.was_sound.then(|| self.back_off(WAIT_MAX))
     }
@@ -75,7 +76,7 @@ impl Restarts {
 }
 
 impl End {
-    /// The exit code that tells the same, as shells count.
+    /// The equivalent exit code, by the convention of shells.
     pub const fn code(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -85,7 +86,7 @@ impl End {
 }
 
 impl End {
-    /// Who ended it, as far as can be known; `out_of_memory` if the kernel counts whom it kills for lack of memory.
+    /// What ended it, as far as known; `out_of_memory` is set if the kernel counts kills for lack of memory.
     pub const fn by(self, out_of_memory: Option<bool>) -> &'static str {
         match (self, out_of_memory) {
             (Self::Signal(9), Some(true)) => "the kernel, out of memory",
@@ -111,7 +112,7 @@ impl fmt::Display for End {
     }
 }
 
-/// Those that end processes; their numbers are the same on every Unix, bar SIGBUS.
+/// The name of a signal that ends processes; their numbers are the same on every Unix, except SIGBUS.
 fn signal_name(signal: u8) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",

@@ -1,4 +1,4 @@
-//! Starts the sweeps of a pipeline whose configuration says how long letters are kept.
+//! Starts the retention sweeps of a pipeline that is configured to discard old letters.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use super::assemble::Assembled;
 use super::engine_failed::engine_failed;
 use crate::exit::{Exit, Failed};
 
-/// One runtime for handlers and one for the API: whatever a handler does, the API answers.
+/// One runtime for handlers and one for the API, which answers whatever a handler does.
 #[derive(Debug)]
 pub struct Runtimes {
     pub handlers: Runtime,
@@ -32,14 +32,14 @@ impl Runtimes {
         Ok(Self { handlers: runtime("redrive-handler", None)?, api: runtime("redrive-api", Some(2))? })
     }
 
-    /// Ends both without waiting for what blocks one of their threads.
+    /// Shuts both down without waiting for blocked threads.
     pub fn leave(self) {
         self.handlers.shutdown_background();
         self.api.shutdown_background();
     }
 }
 
-/// How a run ended that was asked to.
+/// The end of a run that was requested.
 #[derive(Debug)]
 pub struct RunEnd {
     pub report: RunReport,
@@ -57,7 +57,7 @@ pub fn run(
     for finding in findings {
         tracing::warn!("{finding}");
     }
-    // A pause is an operator's word, and a restart does not take it back.
+    // A pause is an operator's decision, which a restart keeps.
     for served in &service.pipelines {
         let name = served.handle.name();
         if service.actions.is_paused(name) && !served.handle.shares_pause() {

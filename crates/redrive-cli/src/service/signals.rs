@@ -1,4 +1,4 @@
-//! SIGTERM and ^C: the first asks for an end in good order, the second ends the process now.
+//! SIGTERM and ^C: the first requests a clean shutdown, the second ends the process immediately.
 
 use std::time::Duration;
 
@@ -8,22 +8,23 @@ use tokio::time::Instant;
 
 use crate::exit::{Exit, Failed};
 
-/// A process manager may tell a supervisor and its worker at once, and the supervisor passes it on: that is one SIGTERM.
+/// A process manager may signal a supervisor and its worker at once, and the supervisor passes the signal on: that
+/// counts as one SIGTERM.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// Whether a signal asked for the end. Clones see the same.
+/// Whether a signal requested shutdown. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Signals {
     asked: watch::Receiver<bool>,
 }
 
 impl Signals {
-    /// Listens from now on. Must be called inside a runtime that stays.
+    /// Starts listening. Must be called inside a runtime that stays.
     pub fn listen() -> Result<Self, Failed> {
         Self::listen_with(Duration::ZERO)
     }
 
-    /// The same for the worker of a supervisor, which may hear one SIGTERM twice.
+    /// The same for the worker of a supervisor, which may receive one SIGTERM twice.
     pub fn listen_as_worker() -> Result<Self, Failed> {
         Self::listen_with(ECHO)
     }
@@ -47,20 +48,20 @@ impl Signals {
                     _ = interrupt.recv() => {}
                 }
                 if asked_before {
-                    // A second signal: do not wait. What is accepted is on disk; what runs is run again.
+                    // A second signal: do not wait. Accepted messages are on disk; running ones are repeated.
                     std::process::exit(i32::from(Exit::Interrupted.code()));
                 }
                 asked_before = true;
-                // No receiver any more is an end too.
+                // If there is no receiver, shutdown is under way already.
                 let _ = ask.send(true);
             }
         });
         Ok(Self { asked })
     }
 
-    /// Ready once a signal arrived.
+    /// Completes once a signal arrived.
     pub async fn asked(mut self) {
-        // The sender lives as long as the runtime; if it is gone, so is everything else.
+        // The sender lives as long as the runtime.
         let _ = self.asked.wait_for(|asked| *asked).await;
     }
 }

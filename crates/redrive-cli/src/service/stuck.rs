@@ -1,17 +1,17 @@
-//! What becomes of a process with a handler that neither comes back nor yields.
+//! Ends a process with a handler that neither returns nor yields.
 
 use redrive::Stuck;
 
 use crate::exit::Exit;
 
-/// Ends the process at once; the next start finds out which message it was.
+/// Ends the process at once; the next start determines which message it was.
 pub fn leave(stuck: &Stuck) {
     report(stuck);
     std::process::exit(i32::from(Exit::Watchdog.code()));
 }
 
 fn report(stuck: &Stuck) {
-    // `message` is the name of the text of an event, so the id has another one.
+    // `message` is the field of an event's text, so the id has another name.
     tracing::error!(pipeline = &*stuck.pipeline, message_id = stuck.message_id, "{stuck}; the process ends");
 }
 
@@ -25,7 +25,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps the names of the fields of each event.
+    /// Records the field names of each event.
     struct StuckNames(Arc<Mutex<Vec<Vec<&'static str>>>>);
 
     impl<S: tracing::Subscriber> Layer<S> for StuckNames {

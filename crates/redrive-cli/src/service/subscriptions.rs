@@ -1,5 +1,5 @@
-//! The subscriptions of a push pipeline: described before the stores are open, loaded afterwards, and checked for damage now
-//! and then.
+//! The subscriptions of a push pipeline: described before the stores are open, loaded afterwards, and checked for
+//! damage regularly.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub fn table(pipeline: &PipelineConfig) -> Option<Subscriptions> {
     Some(Subscriptions::new(&pipeline.name, settings.purge))
 }
 
-/// Loads a table from where the pipeline's engine has its data, which is open by now. Says what was wrong with it.
+/// Loads a table from the data of the pipeline's engine, which must be open. Returns the damage found.
 pub fn open(
     table: &Subscriptions,
     config: &Config,
@@ -42,7 +42,7 @@ pub fn open(
     Ok(findings)
 }
 
-/// The log of a pipeline's subscriptions, to be checked as often as the store is scrubbed.
+/// A scrub of a pipeline's log of subscriptions, at the interval of the store's scrub.
 #[derive(Clone, Debug)]
 pub struct LogScrub {
     table: Subscriptions,
@@ -51,7 +51,7 @@ pub struct LogScrub {
 }
 
 impl LogScrub {
-    /// `None` if there is no such log, or nothing is scrubbed.
+    /// `None` if there is no such log, or scrubbing is off.
     pub fn of(table: &Subscriptions, config: &Config, pipeline: &PipelineConfig) -> Option<Self> {
         let (dir, every) = (log_dir(config, pipeline)?, config.engine.scrub?);
         Some(Self { table: table.clone(), dir, every })
@@ -60,19 +60,19 @@ impl LogScrub {
     pub fn start(self, runtime: &Runtime) {
         runtime.spawn(async move {
             let mut turns = tokio::time::interval(self.every);
-            // The first one is at once, and the log has just been read.
+            // The first tick is immediate, and the log has just been read.
             turns.tick().await;
             loop {
                 turns.tick().await;
                 let Self { table, dir, .. } = self.clone();
-                // Its panic has been printed.
+                // A panic was already printed.
                 let _ = tokio::task::spawn_blocking(move || note_damage(&table, &dir)).await;
             }
         });
     }
 }
 
-/// Checks the log, and notes what is wrong with it for `status`.
+/// Checks the log, and records damage for `status`.
 fn note_damage(table: &Subscriptions, dir: &Path) {
     let pipeline = table.pipeline();
     match check::check(dir) {

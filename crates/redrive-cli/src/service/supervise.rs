@@ -1,5 +1,5 @@
-//! A processor that watches over itself: the supervisor does nothing but start a worker with the same arguments, pass
-//! signals on to it, and start it again when it dies.
+//! A processor that supervises itself: the supervisor only starts a worker with the same arguments, forwards signals to
+//! it, and restarts it when it dies.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -16,22 +16,23 @@ use super::oom_kills;
 use super::restarts::{End, Next, Restarts};
 use crate::exit::{Exit, Failed};
 
-/// The flag that makes a supervisor, and the hidden one that its worker gets instead.
+/// The flag for a supervisor, and the hidden one that its worker gets instead.
 pub const FLAG: &str = "--supervise";
 pub const WORKER_FLAG: &str = "--worker-of";
 
-/// Signals that are passed on. Each of them but [`RELOAD`] asks for the end, and is not followed by a restart.
+/// Signals that are forwarded. All except [`RELOAD`] request shutdown, after which the worker is not restarted.
 const PASSED_ON: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
-/// Asks the worker to read again what it can.
+/// Asks the worker to reload.
 const RELOAD: Signal = Signal::HUP;
-/// A worker that has not heard two of them does not hear any more.
+/// A worker that ignored this many signals is killed at the next one.
 const ASKED_MAX: usize = 2;
 
-/// Supervises until the worker ends in a way that a restart cannot better, or a signal asks for the end. Returns the
-/// code to exit with.
+/// Supervises until the worker ends in a way that a restart cannot fix, or a signal requests shutdown. Returns the exit
+/// code.
 pub fn supervise() -> Result<u8, Failed> {
     let failed = |error: std::io::Error| Failed::new(Exit::Storage, format!("no supervisor: {error}"));
-    // The kernel signals the worker when the thread that started it dies: it has to be this one, which lives to the end.
+    // The kernel signals the worker when the thread that started it dies, so it has to be this thread, which lives to
+    // the end.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     runtime.block_on(async {
         let mut signals = listen().map_err(failed)?;
@@ -75,20 +76,20 @@ pub fn supervise() -> Result<u8, Failed> {
     })
 }
 
-/// Waits; whether a signal asked for the end meanwhile. There is no worker to pass it on to.
+/// Waits; returns whether a signal requested shutdown meanwhile. There is no worker to forward it to.
 async fn wait(after: Duration, signals: &mut mpsc::Receiver<Signal>) -> bool {
     let over = tokio::time::sleep(after);
     tokio::pin!(over);
     loop {
         tokio::select! {
             () = &mut over => return false,
-            // The next worker reads everything anyway.
+            // The next worker loads everything anyway.
             signal = signals.recv() => if signal != Some(RELOAD) { return true },
         }
     }
 }
 
-/// Every signal that is passed on, as it comes.
+/// Receives every forwarded signal.
 fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
     let (sender, signals) = mpsc::channel(8);
     for passed in PASSED_ON {
@@ -96,7 +97,7 @@ fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
         let sender = sender.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
-                // Full: it was asked eight times already.
+                // A full channel already holds eight signals.
                 let _ = sender.try_send(passed);
             }
         });
@@ -108,7 +109,8 @@ fn start(program: &std::path::Path) -> std::io::Result<Child> {
     Command::new(program)
         .args(worker_args(std::env::args_os().skip(1), std::process::id()))
         .stdin(Stdio::null())
-        // In the terminal's group it would get ^C twice, from the terminal and from us, which means: end now.
+        // In the terminal's process group it would get ^C twice, from the terminal and from us, which means to end
+        // immediately.
         .process_group(0)
         .spawn()
 }
@@ -120,7 +122,7 @@ fn worker_args(args: impl Iterator<Item = OsString>, supervisor: u32) -> Vec<OsS
     args
 }
 
-/// Waits for the worker's end and passes signals on meanwhile; whether any of them asked for it.
+/// Waits for the worker's end and forwards signals; returns whether any of them requested it.
 async fn follow(mut worker: Child, signals: &mut mpsc::Receiver<Signal>) -> std::io::Result<(End, bool)> {
     let pid = worker.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let mut asked = 0;
@@ -130,7 +132,7 @@ async fn follow(mut worker: Child, signals: &mut mpsc::Receiver<Signal>) -> std:
             Some(signal) = signals.recv() => {
                 asked += usize::from(signal != RELOAD);
                 let signal = if asked > ASKED_MAX { Signal::KILL } else { signal };
-                // It may have ended just now, which the next round sees.
+                // It may have ended just now, which the next round detects.
                 let _ = pid.map(|pid| kill_process(pid, signal));
             }
         }
@@ -144,7 +146,8 @@ fn end_of(status: ExitStatus) -> End {
     }
 }
 
-/// For the worker: ends with its supervisor, even if that is killed. Whether it is still there.
+/// For the worker: makes it end with its supervisor, even if that is killed. Returns whether the supervisor is still
+/// there.
 pub fn end_with(supervisor: u32) -> bool {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));

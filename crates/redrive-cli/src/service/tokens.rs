@@ -1,5 +1,5 @@
-//! Who may change something: the tokens of the configuration, else that of `--token-file` or `REDRIVE_TOKEN`, else one
-//! made here.
+//! The tokens that allow changes: those of the configuration, else that of `--token-file` or `REDRIVE_TOKEN`, else a
+//! generated one.
 
 use redrive_server::{Scope, Token};
 use redrive_sinks::Secret;
@@ -8,12 +8,12 @@ use crate::args::Global;
 use crate::config::{EngineConfig, EngineKind, ServerConfig, TokenConfig};
 use crate::exit::Failed;
 
-/// The file in the engine's directory that holds the token this program made.
+/// The file in the engine's directory with the generated token.
 pub const FILE: &str = "token";
-/// The name under which the only token of a processor without configured ones acts.
+/// The actor name of the only token of a processor without configured ones.
 const LOCAL: &str = "local";
 
-/// The configured tokens, or everything that is wrong with them. `None` if there are none.
+/// The configured tokens, or all their faults. `None` if there are none.
 pub fn given(config: &ServerConfig, global: &Global) -> Result<Option<Vec<Token>>, Vec<String>> {
     if !config.tokens.is_empty() {
         let (mut tokens, mut wrong) = (Vec::new(), Vec::new());
@@ -30,7 +30,7 @@ pub fn given(config: &ServerConfig, global: &Global) -> Result<Option<Vec<Token>
     token.map(|token| Some(vec![token])).map_err(|error| vec![error.to_string()])
 }
 
-/// A token for the people of this machine. Where there is a directory, it is kept there for the next start.
+/// Generates a token for local users. If there is a directory, the token is kept there for the next start.
 pub fn made(engine: &EngineConfig) -> Result<Token, Failed> {
     let made = match engine.kind {
         EngineKind::Embedded | EngineKind::Kafka => Token::in_file(&engine.dir.join(FILE)),

@@ -1,4 +1,4 @@
-//! A configuration file as a list of tables with one line per key, so that a printed fix can be carried out on it.
+//! A configuration file as a list of tables with one line per key, so that a printed fix can be applied.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -17,7 +17,7 @@ struct Table {
 }
 
 impl Document {
-    /// Reads a file that has a key per line. Inline tables become tables, so that each key can be changed alone.
+    /// Parses a file with one key per line. Inline tables become tables, so that each key can be changed alone.
     pub fn parse(text: &str) -> Self {
         let mut document = Self { tables: vec![Table::new("", false)] };
         let mut path = String::new();
@@ -48,7 +48,7 @@ impl Document {
         text
     }
 
-    /// Sets the value under an absolute dotted key, in place of whatever was there.
+    /// Sets the value under an absolute dotted key, replacing any earlier one.
     pub fn set(&mut self, path: &str, value: &str) {
         if let Some(entries) = inline_table(value) {
             self.remove(path);
@@ -61,7 +61,7 @@ impl Document {
         self.tables.retain(|table| table.path.is_empty() || !is_within(&table.path, path));
         let (table, key) = split_last(path);
         let mut parent = table.clone();
-        // A line that made something else of a table goes with it.
+        // Also remove a line that gives a parent table another value.
         while !parent.is_empty() {
             let (above, name) = split_last(&parent);
             if let Some(table) = self.tables.iter_mut().rev().find(|candidate| candidate.path == above) {
@@ -91,7 +91,7 @@ impl Document {
         }
     }
 
-    /// The same with the bytes of a span of [`Document::text`] replaced.
+    /// The document with the bytes of a span of [`Document::text`] replaced.
     pub fn replaced(&self, span: &Range<usize>, with: &str) -> Self {
         let mut text = self.text();
         text.replace_range(span.clone(), with);
@@ -122,7 +122,7 @@ fn is_within(path: &str, parent: &str) -> bool {
     path == parent || path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// The last key of a dotted path; a key in quotes may have dots in it.
+/// Splits off the last key of a dotted path; a quoted key may contain dots.
 fn split_last(path: &str) -> (String, String) {
     let mut quoted = false;
     let mut dot = None;

@@ -1,4 +1,4 @@
-//! The same for flags: what a fault says about a flag can be typed as it stands.
+//! The same for flags: the fix for a flag can be typed as printed.
 
 use clap::Parser as _;
 use redrive_cli::Cli;
@@ -18,7 +18,7 @@ fn faults(args: &[String]) -> Vec<Fault> {
     loaded.faults.all.into_iter().filter(|fault| fault.severity == Severity::Error).collect()
 }
 
-/// The arguments with an offer carried out: `--timeout 30s`, or one flag instead of another.
+/// The arguments with a fix applied: `--timeout 30s`, or one flag in place of another.
 fn changed(args: &[String], offer: &str) -> Vec<String> {
     let (settings, removed) = offer.split_once(" instead of ").unwrap_or((offer, ""));
     let mut changed = args.to_vec();
@@ -70,7 +70,7 @@ fn the_fix_of_a_flag_can_be_typed() {
         for value in values {
             let args = vec![flag.to_owned(), value.to_owned()];
             let found = faults(&args);
-            // The first is about the flag itself, if anything is wrong with it.
+            // If something is wrong with the flag itself, take that fault first.
             let about = |fault: &&Fault| fault.problem.contains(&format!("`{flag}"));
             let Some(fault) = found.iter().find(about) else { continue };
             for offer in fault.fix.split(", or ").filter(|offer| !offer.is_empty()) {

@@ -1,5 +1,4 @@
-//! Every fix that is printed is itself accepted: each is carried out on the file that was wrong, and the file is read
-//! again.
+//! Every printed fix is itself accepted: each is applied to the faulty file, and the file is read again.
 
 mod document;
 mod flags;
@@ -14,7 +13,7 @@ use redrive_cli::config::{Environment, Fault, Loaded, ProcessorFlags, Severity, 
 use repair::{key_of, offers};
 use tempfile::TempDir;
 
-/// A directory for the file, with what it may name in it.
+/// A directory for the file and the files it may name.
 struct ConfigDir {
     dir: TempDir,
 }
@@ -28,7 +27,7 @@ impl ConfigDir {
 
     fn read(&self, text: &str) -> Loaded {
         let (flags, environment) = (ProcessorFlags::default(), Environment::default());
-        // Most texts are wrong by themselves; the files they name are looked at once the text is right.
+        // Most texts are faulty by themselves; the files they name are checked once the text is right.
         let loaded = load::build(Some(Source::new("redrive.toml", text)), &flags, &environment);
         if loaded.config.is_none() {
             return loaded;
@@ -39,7 +38,7 @@ impl ConfigDir {
         load::load(&global, &flags, &environment).unwrap()
     }
 
-    /// A file in which `key` of `table` can be set, and which is right without it.
+    /// A file in which `key` of `table` can be set, and which is valid without it.
     fn around(&self, table: &str, key: &str) -> Document {
         let secret = self.dir.path().join("secret").display().to_string();
         let kafka = "[engine]\nkind = \"kafka\"\nbrokers = [\"localhost:9092\"]\ngroup = \"g\"\n";
@@ -74,7 +73,7 @@ impl ConfigDir {
     }
 }
 
-/// What somebody may write anywhere.
+/// Values that a user may write anywhere.
 const VALUES: [&str; 44] = [
     "true",
     "false",
@@ -122,7 +121,7 @@ const VALUES: [&str; 44] = [
     "2026-11-15T08:01:12Z",
 ];
 
-/// Advice in words, by how it begins: files, programs and certificates that only the user has.
+/// Beginnings of fixes in words: files, programs and certificates that only the user has.
 const ADVICE: &[&str] = &[
     "openssl rand -hex 20 > ",
     "a readable file with the value",
@@ -138,8 +137,8 @@ fn errors(loaded: &Loaded) -> Vec<Fault> {
     errors.cloned().collect()
 }
 
-/// Carries out fixes until nothing is wrong any more, or only what a program cannot repair. `choice` says which offer of
-/// a fault is taken. Gives the largest number of offers there was.
+/// Applies fixes until there are no faults left, or only some that a program cannot repair. `choice` selects the fix of
+/// a fault. Returns the largest number of fixes that a fault offered.
 fn repaired(dir: &ConfigDir, start: &Document, choice: usize) -> Result<usize, String> {
     let mut document = start.clone();
     let mut offers_most = 1;
@@ -160,8 +159,8 @@ fn repaired(dir: &ConfigDir, start: &Document, choice: usize) -> Result<usize, S
         let change = &offers[choice.min(offers.len() - 1)];
         let changed = change.applied(&document);
         let after = errors(&dir.read(&changed.text()));
-        // The fault is gone, and the same key has no other fault instead. Settings and steps that do not fit each other
-        // are another matter, and so is what a file holds.
+        // The fault is gone, and the same key has no new fault. Mismatches between settings, and the contents of files,
+        // are not considered.
         let count = |faults: &[Fault], fault: &Fault| {
             faults.iter().filter(|other| other.key == fault.key && other.problem == fault.problem).count()
         };
@@ -190,7 +189,7 @@ fn repaired(dir: &ConfigDir, start: &Document, choice: usize) -> Result<usize, S
     Err(format!("{}--- never came to an end\n", start.text()))
 }
 
-/// Every offer of every fault of a file; what was not accepted is added to `failed`.
+/// Tries every fix of every fault of a file; rejected ones are added to `failed`.
 fn try_all(dir: &ConfigDir, document: &Document, failed: &mut Vec<String>) {
     let mut choice = 0;
     loop {
@@ -209,7 +208,7 @@ fn try_all(dir: &ConfigDir, document: &Document, failed: &mut Vec<String>) {
 fn whatever_is_written_for_a_key_its_fix_is_accepted() {
     let dir = ConfigDir::new();
     let mut failed = Vec::new();
-    // Push sinks need files with keys, which no fix can write.
+    // Push sinks need key files, which no fix can create.
     let needs_keys = |name: &str| ["webpush", "apns", "fcm"].iter().any(|sink| name.ends_with(sink));
     for table in KEYS.tables().iter().filter(|table| !needs_keys(table.path)) {
         for key in table.keys.iter().filter(|key| !needs_keys(key)) {
@@ -229,7 +228,7 @@ fn whatever_is_written_for_a_key_its_fix_is_accepted() {
 const ORDERS: &str = "[[pipeline]]\nname = \"orders\"\n";
 const WEBHOOK: &str = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
 
-/// Settings that are wrong together, and what is missing.
+/// Settings that conflict, and missing ones.
 const TOGETHER: &[&str] = &[
     "tiers = [\"5s\"]\nbackoff = { fixed = \"60s\" }",
     "retries = 3\nattempts = 4",

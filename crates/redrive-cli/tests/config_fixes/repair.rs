@@ -1,4 +1,4 @@
-//! Carries out what a fault says: the forms that a fix may have, and nothing else.
+//! Applies a fix: parses the forms that a fix may have, and rejects anything else.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ impl Change {
     }
 }
 
-/// What a fault offers to do, each on its own; the text of the fix where it is advice in words.
+/// The alternatives that a fault offers; the text of the fix if it is advice in words.
 pub fn offers(fault: &Fault) -> Result<Vec<Change>, String> {
     let table = table_of(fault.part.as_deref());
     if fault.fix.is_empty() {
@@ -45,7 +45,7 @@ pub fn offers(fault: &Fault) -> Result<Vec<Change>, String> {
     Ok(offers)
 }
 
-/// The key a fault is about.
+/// The key that a fault concerns.
 pub fn key_of(fault: &Fault) -> String {
     join(table_of(fault.part.as_deref()), &fault.key)
 }
@@ -100,7 +100,7 @@ fn one_offer(fault: &Fault, table: &str, offer: &str) -> Option<Vec<Change>> {
     (is_value && !name.contains([' ', '`'])).then(|| vec![Change::Set(join(table, name), value.to_owned())])
 }
 
-/// The value itself, where the fault points at one; it may be an item of a list.
+/// A change of the value itself, if the fault points at one; it may be an item of a list.
 fn in_place(fault: &Fault, key: &str, value: &str) -> Change {
     match fault.at.first() {
         Some(At::File(span)) if span.len() > 1 => Change::Replace(span.clone(), value.to_owned()),

@@ -1,4 +1,4 @@
-//! The file itself and those it names, as the binary meets them.
+//! The configuration file and the files it names, with the binary.
 
 use super::*;
 
@@ -24,7 +24,8 @@ fn the_file_is_found_by_flag_variable_or_place() {
     assert!(ran.stderr.contains("not UTF-8"), "{}", ran.stderr);
 }
 
-/// What `config check` accepts, `processor` starts with: each of these was a ✓ and then an exit 2.
+/// `processor` starts with everything that `config check` accepts: each of these once passed the check and then ended
+/// with exit code 2.
 #[test]
 fn what_would_stop_a_processor_is_told_by_the_check() {
     let token = |scopes: &str, file: &str| {
@@ -100,7 +101,7 @@ fn push_sink(kind: &str, lines: &str) -> String {
     format!("[[pipeline]]\nname = \"push\"\nprofile = \"push\"\n[pipeline.sink.{kind}]\n{lines}")
 }
 
-/// A key that was missing was reported, and beside it the emptiness of a file that nobody had named.
+/// Once, a missing key was reported together with the emptiness of a file that was not named.
 #[test]
 fn what_a_push_sink_lacks_is_reported_once_and_nothing_is_made_up() {
     for (kind, lines, missing) in [
@@ -110,7 +111,7 @@ fn what_a_push_sink_lacks_is_reported_once_and_nothing_is_made_up() {
         ("apns", "key_file = \"k\"\ncertificate_file = \"c\"\n", &["certificate_file"]),
         ("webpush", "", &["vapid_key_file", "subject"]),
         ("fcm", "", &["service_account_file"]),
-        // What was written is checked all the same.
+        // Given values are checked all the same.
         ("apns", "url = \"http://x\"\nkey_id = \"ABC\"\n", &["key_file", "team_id", "url"]),
     ] {
         let dir = with_config(&push_sink(kind, lines));
@@ -144,7 +145,7 @@ fn a_hash_key_that_could_be_guessed_and_an_on_purged_with_a_password_are_refused
     assert!(!said, "there are no headers of on_purged: {}", ran.stderr);
 }
 
-/// The secrets of a processor may be unreadable for who only looks at it; its address is in the same file.
+/// A client may be unable to read the secrets of a processor; the address is in the same file.
 #[test]
 fn a_client_needs_no_file_that_the_configuration_names() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

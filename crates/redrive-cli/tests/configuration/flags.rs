@@ -1,4 +1,4 @@
-//! Flags, variables and the file, and which of them goes over which.
+//! Precedence of flags, variables and the file.
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn flags_over_a_file_with_several_pipelines_need_a_name() {
     assert!(told.contains("the file has no pipeline `nobody`"), "{told}");
 }
 
-/// A filter may begin with a minus, which is its word for "not".
+/// A filter may begin with a minus, which means "not".
 #[test]
 fn a_filter_that_begins_with_not_is_a_filter_and_no_flag() {
     use clap::Parser as _;

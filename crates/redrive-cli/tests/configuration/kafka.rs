@@ -1,4 +1,4 @@
-//! What belongs to the Kafka engine.
+//! Settings of the Kafka engine.
 
 use super::*;
 
@@ -98,7 +98,7 @@ fn what_is_passed_on_to_the_client_is_checked_and_never_shown() {
     assert!(!said.contains("hunter2"), "{said}");
 }
 
-/// `config show --origin` once called it a default, because it looked for one of the two names only.
+/// `config show --origin` once called it a default, because it looked for only one of the two names.
 #[test]
 #[cfg(feature = "kafka")]
 fn the_local_directory_has_two_names_and_is_no_default_by_either() {

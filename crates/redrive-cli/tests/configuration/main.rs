@@ -1,4 +1,4 @@
-//! What the configuration accepts, what it refuses, and that it never tells a secret.
+//! What the configuration accepts and refuses, and that it never reveals a secret.
 
 mod files;
 mod flags;
@@ -38,14 +38,14 @@ fn config(text: &str) -> Config {
     loaded.config.unwrap_or_else(|| panic!("{report}"))
 }
 
-/// The report of a text that is wrong.
+/// The report for a faulty text.
 fn wrong(text: &str) -> String {
     let loaded = loaded(text);
     assert!(loaded.config.is_none(), "{text} was accepted");
     report(&loaded.faults)
 }
 
-/// The same pipeline with more lines in it.
+/// The orders pipeline with additional lines.
 fn orders_with(lines: &str) -> String {
     ORDERS.replace("[pipeline.sink.webhook]", &format!("{lines}\n[pipeline.sink.webhook]"))
 }
@@ -232,7 +232,7 @@ oldest_letter = "25h"
 queue_depth = 10001
 "#;
 
-/// The settings of `config show`, as text that is a configuration.
+/// The settings of `config show`, as a valid configuration.
 fn shown(config: &Config) -> String {
     config.resolved().iter().flat_map(|table| table.text(false)).collect::<Vec<_>>().join("\n")
 }
@@ -241,7 +241,7 @@ fn shown(config: &Config) -> String {
 fn what_config_show_prints_is_the_whole_configuration() {
     let unusual = config(UNUSUAL);
     let shown_once = shown(&unusual);
-    // Alternatives of what is set, and what another engine or a server with TLS would have.
+    // Alternatives to settings already given, and settings of another engine or of a server with TLS.
     let others = [
         "tiers",
         "attempts",
@@ -289,7 +289,7 @@ fn what_config_show_prints_is_the_whole_configuration() {
         let set = forms.iter().any(|form| UNUSUAL.contains(form));
         assert!(set || others.contains(key), "`{key}` is a new key: give it an unusual value here");
     }
-    // Read again it means the same, so nothing that was set is missing.
+    // Reading it again gives the same settings, so none is missing.
     assert_eq!(shown(&config(&shown_once)), shown_once);
     let settings = |text: &str| -> Vec<String> {
         let mut table = "";
@@ -306,7 +306,7 @@ fn what_config_show_prints_is_the_whole_configuration() {
     for setting in settings(UNUSUAL) {
         assert!(printed.contains(&setting), "{setting} is not shown in\n{shown_once}");
     }
-    // And without anything set, what holds is shown all the same.
+    // Defaults are shown as well.
     let shown = shown(&config(ORDERS));
     for line in [
         "[pipeline.breaker]",
@@ -460,7 +460,7 @@ fn a_limit_per_endpoint_is_not_ignored_where_all_messages_go_to_one() {
 fn an_address_beyond_loopback_needs_tokens() {
     let open = format!("[server]\nlisten = \"0.0.0.0:7333\"\n{ORDERS}");
     assert!(wrong(&open).contains("is reachable from other machines, and there is no [[server.token]]"));
-    // A token from the environment is a token; plain HTTP is still worth a word.
+    // A token from the environment counts as a token; plain HTTP still gives a warning.
     let environment = Environment { token: true, ..Environment::default() };
     let loaded = loaded_with(&open, &ProcessorFlags::default(), &environment);
     assert!(loaded.config.is_some());
@@ -529,7 +529,7 @@ fn the_library_says_the_same_about_the_same_mistake() {
         .all
         .iter()
         .map(|fault| match &fault.note {
-            // What may be written is a note here, and the fix there.
+            // The accepted forms are a note here, and the fix there.
             Some(note) if !note.starts_with("write it like") => format!("{}: {note}", fault.problem),
             _ => fault.problem.clone(),
         })
@@ -555,7 +555,7 @@ fn credentials_for_endpoints_that_messages_name_are_a_warning() {
     assert!(!report(&one_url.faults).contains(warned));
 }
 
-/// The fix was the opposite of what was meant: a window of 24 h for `false`, and no limit at all for `1k`.
+/// The fix was once the opposite of what was meant: a window of 24 h for `false`, and no limit at all for `1k`.
 #[test]
 fn a_fix_says_what_was_meant() {
     for (given, fix) in [

@@ -1,4 +1,4 @@
-//! Secrets that show: in `config show`, in files that everybody may read, in tokens that can be guessed.
+//! Exposed secrets: in `config show`, in world-readable files, in guessable tokens.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -35,7 +35,7 @@ fn every_file_with_a_secret_that_everybody_may_read_is_warned_of() {
             assert!(!ran.stderr.contains("correct-horse"), "{}", ran.stderr);
         }
     }
-    // A file that holds no secret is nobody's business.
+    // A file without secrets may be world-readable.
     let dir = with_config(&format!("{ORDERS}ca_file = \"ca.pem\"\n"));
     write(dir.path(), "ca.pem", "not a certificate", 0o644);
     assert!(!redrive(dir.path(), &["config", "check"]).stderr.contains("holds a secret"));

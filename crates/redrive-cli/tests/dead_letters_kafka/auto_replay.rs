@@ -1,4 +1,4 @@
-//! Auto-replay of a group: each member has a controller, one of them acts, and all show what it did.
+//! Automatic replay in a group: each member has a controller, one of them acts, and all report it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -12,13 +12,13 @@ use super::world::receiver::{HANG_UP, OK, Receiver, UNAVAILABLE};
 use super::world::{kafka, wait_for};
 use super::{lines, member};
 
-/// Messages are to die of the outage, and nothing is held meanwhile.
+/// Messages must die in the outage, and not be held.
 const KEYS: &str = "outage_gate = false";
-/// More attempts than the pill needs: somebody else has to be answered between two of them.
+/// More attempts than the pill needs: another message must be answered between two of them.
 const TIERS: &str = r#"["200ms", "300ms", "400ms", "500ms", "600ms"]"#;
 const BREAKER: &str = "[pipeline.breaker]\nenabled = false";
 const AUTO: &str = "[pipeline.auto_replay]\nenabled = true\nrate = \"100/s\"\nhealthy_for = \"1s\"";
-/// Letters that no replay may touch: of 422, of 410, one that breaks its receiver's connections, and two with keys.
+/// Letters that no replay may touch: with 422, with 410, one that breaks its receiver's connections, and two with keys.
 const NEVER: u64 = 8;
 
 /// Messages without keys.
@@ -32,12 +32,12 @@ fn produce(topic: &str, ids: impl IntoIterator<Item = String>) {
     kafka::produce_raw(topic, ids.into_iter().enumerate().map(record));
 }
 
-/// How often an action stands in the log that a member shows.
+/// How often an action is in the log that a member shows.
 fn times(processor: &Processor, pipeline: &str, action: &str) -> usize {
     actions(processor, pipeline).iter().filter(|line| line["action"] == action).count()
 }
 
-/// Its jobs, the latest first, each with its letters and how many of them died again.
+/// The jobs, latest first, each with the number of letters and how many died again.
 fn jobs(processor: &Processor) -> Vec<(String, u64, u64)> {
     let listed = processor.get("/v1/replays").json();
     let job = |job: &Value| {
@@ -63,11 +63,11 @@ fn members_start_one_job_at_a_time_and_its_stops_are_recorded_once_for_all() {
     });
     let url = receiver.url();
     let others = AtomicU32::new(0);
-    // Other messages are delivered meanwhile, so that it is not an outage of the whole receiver.
+    // Other messages are delivered meanwhile, so that the receiver as a whole is not in an outage.
     let other = || produce(&orders, [format!("good-{}", others.fetch_add(1, SeqCst))]);
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
 
-    // First the letters, then the controllers: both begin in the same moment.
+    // First the letters, then the controllers, which both start at the same moment.
     let lines = |tables: &str| lines(&orders, KEYS, tables).replace(r#"["100ms", "200ms", "300ms"]"#, TIERS);
     let mut alone = member(dirs[0].path(), "redrive-0", &orders, &lines(BREAKER), &url);
     produce(&orders, ["pill-0".to_owned()]);
@@ -83,7 +83,7 @@ fn members_start_one_job_at_a_time_and_its_stops_are_recorded_once_for_all() {
     let calls = receiver.requests_for("pill-0").len();
     let never = ["bad-0", "bad-1", "bad-2", "gone-0", "gone-1"].map(str::to_owned);
     produce(&orders, (0..24).map(|n| format!("o-{n}")).chain(never));
-    // Of these no member knows whether a later message has succeeded: the controllers begin after they have died.
+    // No member knows whether a later message of their keys has succeeded: the controllers start after they died.
     kafka::produce(
         &orders,
         ["o-k1", "o-k2"].map(|id| (id.to_owned(), json!({ "order_id": id }).to_string())),
@@ -106,12 +106,12 @@ fn members_start_one_job_at_a_time_and_its_stops_are_recorded_once_for_all() {
         started.into_iter().map(|member| member.join().unwrap()).collect()
     });
 
-    // It does not hold: the canary of each job stops it, and after two of them nothing goes by itself.
+    // The fix does not work: the canary stops each job, and after two of them automatic replay stops.
     wait_for("two jobs to be stopped", || {
         other();
         times(&members[0], &orders, "auto_replay_stop") == 2
     });
-    // Each shows the figures of the other's job a moment after its stop. No letter is taken twice.
+    // Each member shows the other job's figures shortly after it stopped. No letter is taken twice.
     let figures = |processor: &Processor| -> Vec<(u64, u64)> {
         jobs(processor).into_iter().map(|(_, total, died)| (total, died)).collect()
     };
@@ -126,7 +126,7 @@ fn members_start_one_job_at_a_time_and_its_stops_are_recorded_once_for_all() {
     wait_for("the other to show the same log", || actions(&members[1], &orders) == log);
     wait_for("the other to show the same jobs", || jobs(&members[1]) == stopped);
 
-    // Somebody decides, at either member; what was never tried goes, and nothing else.
+    // A decision at either member: only letters that were never tried are replayed.
     is_well.store(true, SeqCst);
     good(&members[1], &["dlq", "replays", "abort", &stopped[0].0]);
     wait_for("the rest to be delivered", || {
@@ -144,7 +144,7 @@ fn members_start_one_job_at_a_time_and_its_stops_are_recorded_once_for_all() {
     for (id, calls) in [("bad-0", 1), ("gone-0", 1), ("pill-0", calls)] {
         assert_eq!(receiver.requests_for(id).len(), calls, "{id} was never replayed");
     }
-    // The record of the pill: how often, first and last.
+    // The record of the pill: number of crashes, the first and the last.
     let shown = pill(&members[1]);
     assert_eq!(shown["crashes"], 3, "{shown}");
     let time = |name: &str| shown[name].as_str().unwrap_or_else(|| panic!("{name}: {shown}")).to_owned();

@@ -1,4 +1,4 @@
-//! Story 7 on Kafka: the books of PostgreSQL account for every record of the topic.
+//! Story 7 on Kafka: PostgreSQL accounts for every record of the topic.
 
 use serde_json::{Value, json};
 
@@ -46,8 +46,8 @@ fn the_books_of_postgres_account_for_every_record_and_a_missing_row_is_named() {
     assert_eq!((&found["missing"], &found["missing_ids"]), (&json!(1), &json!(["o-21"])), "{found}");
 }
 
-/// Without a witness the topics themselves account for every record: what was settled, what is dead, and what has not had its
-/// turn, which a processor that is gone leaves pending.
+/// Without a witness the topics themselves account for every record: settled ones, dead ones, and pending ones that a
+/// stopped processor never reached.
 #[test]
 fn without_a_witness_positions_account_for_every_record_and_say_so() {
     let dir = tempfile::tempdir().unwrap();

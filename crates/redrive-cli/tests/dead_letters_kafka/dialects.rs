@@ -1,4 +1,5 @@
-//! The dead letters of each framework, from a real topic and from a file, by the framework's name and by their headers.
+//! The dead letters of each framework, from a real topic and from a file, with the framework named and detected from
+//! headers.
 
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ const GOLDEN: [(&str, &str); 4] = [
     ("plain", include_str!("../../../redrive/src/adopt/golden/plain.json")),
 ];
 
-/// Text, or `{"hex": …}` for what is none.
+/// Text, or `{"hex": …}` for other bytes.
 fn bytes(value: &Value) -> Option<Vec<u8>> {
     if let Some(hex) = value["hex"].as_str() {
         let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
@@ -25,7 +26,7 @@ fn bytes(value: &Value) -> Option<Vec<u8>> {
     value.as_str().map(|text| text.as_bytes().to_vec())
 }
 
-/// The records of a framework that are understood.
+/// The records of a framework that can be parsed.
 fn understood(text: &str) -> Vec<Value> {
     let all: Vec<Value> = serde_json::from_str(text).unwrap();
     all.into_iter().filter(|golden| golden["understood"].is_object()).collect()
@@ -42,7 +43,7 @@ fn raw(golden: &Value) -> Raw {
     }
 }
 
-/// What an import says, whatever its end.
+/// The output of an import, whatever its exit code.
 fn import(processor: &Processor, args: &[&str]) -> String {
     let ran = processor.cli(&[&["dlq", "import"], args].concat());
     format!("{:?} {}{}", ran.status.code(), stdout(&ran), stderr(&ran))

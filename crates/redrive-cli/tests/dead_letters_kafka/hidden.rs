@@ -1,4 +1,4 @@
-//! What a pipeline redacts, on Kafka: shown nowhere, delivered as it is.
+//! What a pipeline redacts, on Kafka: hidden everywhere, but delivered unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -17,7 +17,7 @@ fn what_a_pipeline_on_kafka_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let fixed = Arc::new(AtomicBool::new(false));
     let is_fixed = Arc::clone(&fixed);
-    // The receiver quotes what it refuses.
+    // The receiver quotes the value it refuses.
     let refused = ("422 Unprocessable Entity", "redrive-reason: refused-erika.mustermann%40example.com\r\n");
     let receiver = Receiver::start(move |_| if is_fixed.load(SeqCst) { OK } else { refused });
     let orders = kafka::name("orders");

@@ -1,4 +1,4 @@
-//! Decisions that end by themselves, letters that leave the topic, and letters that retention takes, on Kafka.
+//! Decisions that expire, compaction of resolved letters, and letters that retention discards, on Kafka.
 
 use rdkafka::Message as _;
 use rdkafka::message::Headers as _;
@@ -52,7 +52,7 @@ fn hours_ago(hours: u64) -> redrive::Time {
     redrive::Time::from_millis(now.as_millis() - hours * 3_600_000)
 }
 
-/// Writes down, as a member does, that letters were replayed two hours ago.
+/// Records, as a member does, that letters were replayed two hours ago.
 fn succeeded_long_ago(orders: &str, letters: &[Value]) {
     let record = |letter: &Value| {
         let place = letter["id"].as_str().unwrap().strip_prefix(orders).unwrap();
@@ -65,7 +65,7 @@ fn succeeded_long_ago(orders: &str, letters: &[Value]) {
     kafka::produce_raw(&format!("{orders}.DLQ.state"), letters.iter().map(record));
 }
 
-/// Letters like the first of the topic, which died three days ago.
+/// Copies of the first letter of the topic that died three days ago.
 fn old_letters(orders: &str, count: u64) {
     let dlq = format!("{orders}.DLQ");
     let mut first = None;
@@ -89,8 +89,8 @@ fn old_letters(orders: &str, count: u64) {
     kafka::produce_raw(&dlq, (0..count).map(old));
 }
 
-/// What was closed long ago leaves the topic when somebody asks for it, with letters in between that are open; and old open
-/// letters are discarded by retention, which counts them.
+/// Letters resolved long ago are removed from the topic on request, even between open ones; and old open letters are
+/// discarded by retention, which counts them.
 #[test]
 fn letters_that_are_done_leave_the_topic_and_old_ones_are_counted_as_expired() {
     let dir = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn letters_that_are_done_leave_the_topic_and_old_ones_are_counted_as_expired() {
     assert_eq!((&now["open"], &now["succeeded"]), (&json!(2), &json!(0)), "{now}");
     good(&processor, &["dlq", "show", &orders, "o-6"]);
 
-    // The sweep of the next start takes those that died long ago, and no others.
+    // The sweep at the next start takes only letters that died long ago.
     old_letters(&orders, 3);
     wait_for("the old letters", || letters(&processor, &orders)["open"] == 5);
     let metric = format!("redrive_letters_expired_total{{pipeline=\"{orders}\"}}");
@@ -122,7 +122,7 @@ fn letters_that_are_done_leave_the_topic_and_old_ones_are_counted_as_expired() {
         metrics.lines().find_map(|line| line.strip_prefix(&metric).map(|rest| rest.trim().to_owned()))
     };
     drop(processor);
-    // Two members that begin at the same moment: each sweeps, one of them finds something.
+    // Two members that start at the same moment: each sweeps, and one of them finds something.
     let elsewhere = tempfile::tempdir().unwrap();
     let keeping = |member: &str| {
         let text = config_of(member, &orders, &stub.url);
@@ -143,7 +143,7 @@ fn letters_that_are_done_leave_the_topic_and_old_ones_are_counted_as_expired() {
         let now = letters(member, &orders);
         assert_eq!((&now["open"], &now["discarded"]), (&json!(2), &json!(3)), "{now}");
     }
-    // Who comes second waits until the first has been silent for a while, and has swept then.
+    // The later member waits until the first has been silent for a while, and has swept by then.
     std::thread::sleep(std::time::Duration::from_secs(25));
     assert_eq!(counted(), 3);
     let listed = good(&one, &["audit", &orders, "--actions", "--json"]);

@@ -1,5 +1,5 @@
-//! What an operator does to dead letters, with the real program, where one broker shows several things at once: the plan and
-//! the stop of a replay, tenants that take turns, auto-replay of a group, decisions seen at another member, imports of each
+//! Operations on dead letters with the real program, where one broker serves several tests: the plan and the stop of a
+//! replay, fairness between tenants, automatic replay of a group, decisions seen at another member, imports of each
 //! framework, redaction, and the audit against PostgreSQL.
 
 #[path = "../world/mod.rs"]
@@ -21,7 +21,7 @@ mod plan;
 mod stop;
 mod tenants;
 
-/// The lines of a pipeline whose messages may all die: keys of its own, then tables.
+/// The lines of a pipeline whose messages may all die: its keys, then tables.
 fn lines(name: &str, keys: &str, tables: &str) -> String {
     format!(
         r#"name   = "{name}"

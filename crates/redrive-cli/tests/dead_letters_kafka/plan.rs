@@ -1,4 +1,4 @@
-//! What the plan of a replay on Kafka says before anything goes.
+//! The plan of a replay on Kafka.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::world::stub::Stub;
 use super::world::{kafka, wait_for};
 use super::{lines, member};
 
-/// Letters that are there already: three from before the receiver's memory, one whose end is unknown.
+/// Imports letters: three from before the receiver's memory, and one ambiguous.
 fn import(processor: &Processor, pipeline: &str) {
     let now = redrive::timestamp::print(redrive::Time::from(std::time::SystemTime::now()));
     let line = |n: u64, seen: &str, history: &Value| {
@@ -51,7 +51,7 @@ fn a_plan_on_kafka_says_what_an_operator_should_know_before_a_replay() {
     let replay = ["dlq", "replay", &orders, "--all", "--rate", "2/s"];
     let plan = |processor: &Processor| good(processor, &[&replay[..], &["--dry-run"]].concat());
     wait_for("the success to be counted", || plan(&processor).contains("later successes ("));
-    // Which a restart does not forget.
+    // A restart does not lose this.
     processor.signal("TERM");
     assert_eq!(processor.wait(), Some(0));
     processor.restart();
@@ -78,7 +78,7 @@ fn a_plan_on_kafka_says_what_an_operator_should_know_before_a_replay() {
     }
     assert_eq!(letters(&processor, &orders)["open"], 5, "a plan changes nothing");
 
-    // What the last replay did is said before the next one.
+    // The plan reports the last replay.
     let ran = processor.cli(&[&replay[..], &["--ambiguous", "ok", "--beyond-ledger"]].concat());
     let said = stdout(&ran);
     assert_eq!(ran.status.code(), Some(1), "one is refused again: {said}{}", stderr(&ran));

@@ -1,4 +1,4 @@
-//! A replay on Kafka that is stopped by the latest of its letters, and the order of each key in it.
+//! A replay on Kafka that is stopped because of its latest letters, and the order of each key in it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{lines, member};
 
 const LETTERS: u32 = 210;
 const KEYS: u32 = 7;
-/// Letters that the receiver takes before it refuses again.
+/// How many letters the receiver accepts before it refuses again.
 const TAKEN: u32 = 40;
 
 #[test]
@@ -53,7 +53,7 @@ fn a_replay_on_kafka_stops_above_the_share_of_the_last_fifty_and_each_key_keeps_
         now["succeeded"] == TAKEN && now["open"] == LETTERS - TAKEN
     });
 
-    // The receiver has got the letters of each customer in their order.
+    // The receiver got the letters of each customer in order.
     let mut of_keys: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for request in receiver.requests().iter().skip(before) {
         let number: u32 = request.id().trim_start_matches("o-").parse().unwrap();

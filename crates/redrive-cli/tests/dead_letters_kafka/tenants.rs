@@ -8,9 +8,9 @@ use super::world::receiver::{OK, Receiver};
 use super::world::{self, wait_for};
 
 const MANY: usize = 3_000;
-/// Four go by the quota, ten in the replay of all.
+/// Four are replayed under the quota, ten in the replay of all.
 const FEW: usize = 14;
-/// The ten are among so many that are delivered first: every second one is theirs, and some are under way at once.
+/// The ten are among this many first deliveries: every second one is theirs, and some are in flight concurrently.
 const FIRST: usize = 60;
 
 fn good(processor: &Processor, args: &[&str]) -> String {
@@ -19,7 +19,7 @@ fn good(processor: &Processor, args: &[&str]) -> String {
     stdout(&ran)
 }
 
-/// Seen by tenant, held to a quota, and mixed: the ten do not wait for the thousands.
+/// Listed by tenant, limited by a quota, and mixed: the ten do not wait for the thousands.
 fn ten_letters_do_not_wait_for_thousands(receiver: &Receiver, processor: &Processor, pipeline: &str) {
     let line = |tenant: &str, n: usize| {
         let id = format!("{tenant}-{n}");

@@ -1,7 +1,6 @@
 //! A server with recorded answers in place of a processor, and the binary run against it.
 //!
-//! The answers have the shape the API promises. What they prove is what the client makes of them, not that a
-//! processor gives them.
+//! The answers have the shape the API promises. They test how the client handles them, not that a processor gives them.
 #![allow(
     dead_code,
     clippy::missing_panics_doc,
@@ -23,7 +22,7 @@ use redrive::Time;
 use redrive_cli::output::instant;
 use serde_json::{Value, json};
 
-/// What the client sent.
+/// A request that the client sent.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// `GET /v1/pipelines?x=y`
@@ -34,7 +33,7 @@ pub struct Asked {
 
 type Answers = dyn Fn(&Asked) -> (u16, Value) + Send + Sync;
 
-/// Listens on a port of its own until the test ends.
+/// Listens on its own port until the test ends.
 pub struct RecordedApi {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -72,14 +71,14 @@ impl RecordedApi {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The body of the last request whose line begins so.
+    /// The body of the last request whose line starts with `line`.
     pub fn body_of(&self, line: &str) -> Value {
         let asked = self.asked();
         let found = asked.iter().rev().find(|asked| asked.line.starts_with(line));
         found.unwrap_or_else(|| panic!("nobody asked {line}: {asked:?}")).body.clone()
     }
 
-    /// The binary, told to talk to this server, in an empty directory and with a clean environment.
+    /// Runs the binary against this server, in an empty directory and with a clean environment.
     pub fn redrive(&self, args: &[&str]) -> Ran {
         run(command(&self.url(), args))
     }
@@ -104,7 +103,7 @@ async fn answer(
     Ok(Response::builder().status(status).body(Full::from(json.to_string())).unwrap())
 }
 
-/// How the binary ended.
+/// The result of running the binary.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -136,7 +135,7 @@ impl Ran {
     }
 }
 
-/// The binary as a command, with nothing of this machine's environment that could change what it does.
+/// The binary as a command, without any environment of this machine that could affect it.
 pub fn command(url: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
     command.args(args).args(["--url", url]).current_dir(std::env::temp_dir()).stdin(Stdio::null());
@@ -157,13 +156,13 @@ pub fn run(mut command: Command) -> Ran {
     }
 }
 
-/// The instant so many seconds ago, as the API writes it.
+/// The time `seconds` ago, as the API writes it.
 pub fn ago(seconds: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     instant::print(Time::from_millis(now.saturating_sub(Duration::from_secs(seconds)).as_millis() as u64))
 }
 
-/// The answer to what the recorder does not know.
+/// The answer to requests without a recorded answer.
 pub fn not_found(what: &str) -> (u16, Value) {
     (404, json!({"code": "not_found", "message": format!("there is no {what}"), "hint": "look again"}))
 }

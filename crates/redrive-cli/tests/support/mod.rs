@@ -1,4 +1,4 @@
-//! Runs the real program in a directory of its own.
+//! Runs the real program in a separate directory.
 
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
@@ -11,7 +11,7 @@ pub struct Ran {
     pub code: Option<i32>,
 }
 
-/// `redrive ARGS` in `dir`, with nothing of the caller's environment that could change the answer.
+/// `redrive ARGS` in `dir`, without any environment of the caller that could affect it.
 pub fn redrive(dir: &Path, args: &[&str]) -> Ran {
     redrive_with(dir, args, &[])
 }
@@ -33,13 +33,13 @@ pub fn redrive_with(dir: &Path, args: &[&str], variables: &[(&str, &str)]) -> Ra
     }
 }
 
-/// A directory with `redrive.toml` in it.
+/// A directory that contains `redrive.toml`.
 pub fn with_config(text: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("redrive.toml"), text).unwrap();
     dir
 }
 
-/// The smallest pipeline that is right.
+/// The smallest valid pipeline.
 pub const ORDERS: &str =
     "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";

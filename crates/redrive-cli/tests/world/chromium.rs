@@ -1,4 +1,5 @@
-//! A headless Chromium, driven over its own protocol: a JSON object and a zero byte each way, through two named pipes.
+//! A headless Chromium, controlled over the DevTools protocol: a JSON object and a zero byte each way, through two
+//! named pipes.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +19,7 @@ pub struct Browser {
     session: Option<String>,
 }
 
-/// Where Chromium is, if it is there.
+/// The path of Chromium, if it is installed.
 pub fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
@@ -32,7 +33,7 @@ impl Browser {
     pub fn open(program: &Path, dir: &Path, url: &str) -> Self {
         let made = Command::new("mkfifo").args(["to", "from"]).current_dir(dir).status();
         assert!(made.unwrap().success());
-        // Chromium reads from descriptor 3 and writes to 4; the shell puts the pipes there and becomes Chromium.
+        // Chromium reads from descriptor 3 and writes to 4; the shell attaches the pipes and then executes Chromium.
         let child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<to 4>from"])
             .arg(program)
@@ -50,7 +51,7 @@ impl Browser {
         let target = browser.call("Target.createTarget", &json!({ "url": url }))["targetId"].clone();
         let attached = browser.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
-        // Until the page is there, there is nothing to evaluate anything in.
+        // Nothing can be evaluated before the page is loaded.
         let loaded =
             json!({ "expression": "document.readyState === 'complete' && location.href !== 'about:blank'" });
         wait_for("the page to be loaded", || {
@@ -61,8 +62,8 @@ impl Browser {
         browser
     }
 
-    /// The value of an expression in the page; a promise is waited for. A document that is replaced meanwhile gives none,
-    /// so the next one is asked.
+    /// The value of an expression in the page; promises are awaited. If the document is being replaced, the next one is
+    /// asked.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let wanted = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let begun = Instant::now();
@@ -80,11 +81,11 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// The text of whatever a selector finds, an empty one if it finds nothing.
+    /// The text of the element that a selector finds; empty if there is none.
     pub fn text(&mut self, selector: &str) -> String {
         let selector = json!(selector);
         let value = self.evaluate(&format!("document.querySelector({selector})?.textContent ?? ''"));
-        // A document that is just being replaced has no value.
+        // A document that is being replaced has no value.
         value.as_str().unwrap_or_default().to_owned()
     }
 
@@ -104,7 +105,7 @@ impl Browser {
             self.from.read_until(0, &mut answer).unwrap();
             assert_eq!(answer.pop(), Some(0), "Chromium has gone");
             let answer: Value = serde_json::from_slice(&answer).unwrap();
-            // Whatever has no number of ours is an event.
+            // Anything without our number is an event.
             if answer["id"] == self.number {
                 return answer
                     .get("error")
@@ -116,7 +117,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its helpers end when it does.
+        // Its helper processes end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,4 @@
-//! One endpoint of many is down, on any engine: `status` and the API say which one waits and why, and it stays that way
-//! over a kill.
+//! One of many endpoints is down, on any engine: `status` and the API show which one waits and why, even across a kill.
 
 use std::ops::Range;
 use std::path::Path;
@@ -21,7 +20,7 @@ pub struct Scene<'a> {
     pub engine: String,
     /// The first lines of `[[pipeline]]`.
     pub source: String,
-    /// Brings messages `o-<number>` in, each with this JSON as its payload.
+    /// Sends messages `o-<number>`, each with this JSON as its payload.
     pub bring: &'a dyn Fn(&Processor, Range<usize>, &str),
 }
 
@@ -60,7 +59,7 @@ allow_private_addresses = true
         self.shown(processor)["health"]["endpoints"]["waits"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The only endpoint that waits, if its breaker is open. The list is at most a second old.
+    /// The only waiting endpoint, if its breaker is open. The list is at most a second old.
     fn cooldown(&self, processor: &Processor) -> Option<Value> {
         let mut waits = self.waits(processor);
         waits.pop().filter(|wait| waits.is_empty() && wait["why"] == "breaker")
@@ -80,14 +79,15 @@ allow_private_addresses = true
         let mut processor = Processor::start(dir, &self.config());
         (self.bring)(&processor, 0..40, &at(DOWN));
         (self.bring)(&processor, 40..50, &at("/fine"));
-        // By the receiver's word: after the kill a processor may repeat what it had not committed, and counts that as well.
+        // Counted at the receiver: after the kill a processor may repeat what it had not committed, and counts that as
+        // well.
         let served = |ids: Range<usize>| {
             let requests = receiver.requests();
             let is_served = |id| requests.iter().any(|request| request.id() == format!("o-{id}"));
             ids.into_iter().all(is_served)
         };
         wait_for("its neighbour to be served", || served(40..50));
-        // What had started before it opened fails as well, and then nothing is sent.
+        // Calls already started when it opened fail too; after that nothing is sent.
         wait_for("the rest to be deferred", || {
             let pending = &self.shown(&processor)["pending"];
             pending["in_flight"] == 0 && pending["ready"] == 0
@@ -109,7 +109,7 @@ allow_private_addresses = true
             assert!(!shown.contains("s3cr3t") && !shown.contains("customer-7"), "{shown}");
         }
 
-        // The reminder is written within a second.
+        // The cooldown is written to disk within a second.
         let reminded = || {
             let found = walk(&dir.join("data"));
             found.iter().any(|text| text.contains("cool1 ") && text.contains(&hash))
@@ -130,7 +130,7 @@ allow_private_addresses = true
         });
         assert_eq!(calls(), before, "nothing was sent to it after the restart");
 
-        // Somebody knows that it is back. What was deferred comes back in its own time.
+        // An operator knows that it is back. Deferred messages come back at their due times.
         down.store(false, SeqCst);
         let closed = processor.cli(&["breaker", "close", self.pipeline]);
         assert!(closed.status.success(), "{closed:?}");

@@ -1,4 +1,4 @@
-//! The part of story 6 that edits letters, for every engine: the same commands, the same words.
+//! The part of story 6 that edits letters, for every engine: the same commands, the same output.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::wait_for;
 pub const GERMAN: u64 = 8;
 pub const FRENCH: u64 = 4;
 
-/// The payload of the order with this number: the stub refuses negative amounts.
+/// The payload of the order with this number; the stub refuses negative amounts.
 pub fn payload(n: u64) -> String {
     let region = if n < GERMAN { "DE" } else { "FR" };
     format!(r#"{{"order_id":"o-{n}","amount":-1,"big":18446744073709551617,"region":"{region}"}}"#)
@@ -35,7 +35,7 @@ fn letter(processor: &Processor, pipeline: &str, message: &str) -> Value {
     json(processor, &["dlq", "show", pipeline, message, "--json"])
 }
 
-/// All of it, on a processor with [`GERMAN`] and [`FRENCH`] letters.
+/// The whole scenario, on a processor with [`GERMAN`] and [`FRENCH`] letters.
 pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Processor, pipeline: &str) {
     let groups = json(&processor, &["dlq", "groups", pipeline, "--json"]);
     let group = groups["groups"][0]["id"].as_str().unwrap().to_owned();
@@ -53,7 +53,7 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
 
     let done = good(&processor, &[&edit[..], &german[..]].concat());
     assert_eq!(done, format!("edited 8 letters   edit {name}\n"));
-    // Also after a crash.
+    // After a crash too.
     processor.kill();
     processor.restart();
     wait_for("the letters to be there", || open(&processor, pipeline) == GERMAN + FRENCH);
@@ -81,13 +81,13 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
     let second = again.trim().rsplit(' ').next().unwrap().to_owned();
     assert_ne!(second, name, "a name is given once");
 
-    // What is replayed is the edited message: the stub takes it.
+    // The edited message is replayed: the stub accepts it.
     let replayed = processor.cli(&["dlq", "replay", pipeline, "--edit", &second]);
     assert!(replayed.status.success(), "{}{}", stdout(&replayed), stderr(&replayed));
     wait_for("the edited ones to be applied", || open(&processor, pipeline) == FRENCH);
     assert!((0..GERMAN).all(|n| stub.has_applied(&format!("o-{n}"))));
 
-    // One letter in an editor, and one that would break it.
+    // One letter in an editor, and an edit that would make it invalid.
     let in_editor = |editor: &str| {
         let args = ["--url", &processor.url(""), "dlq", "edit", pipeline, "--ids", "o-9"];
         redrive(&processor.dir).env("EDITOR", editor).env_remove("VISUAL").args(args).output().unwrap()
@@ -113,7 +113,7 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
     let line = lines.iter().find(|line| line["id"] == name.as_str()).unwrap();
     assert_eq!((&line["letters"], &line["fields"]), (&Value::from(8), &serde_json::json!(["/amount"])));
 
-    // A group that is nobody's, and an edit that is none.
+    // An unknown group, and an invalid edit.
     for wrong in [
         &["dlq", "discard", pipeline, "--group", "gzzzzzzz2", "--reason", "x"][..],
         &["dlq", "edit", pipeline, "--group", "gzzzzzzz2", "--set", "/a=1"],
@@ -139,8 +139,8 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
     assert!(stderr(&unknown).contains(&said), "{}", stderr(&unknown));
 }
 
-/// A letter whose attempt may have been applied is edited under a new id and replayed: both ids find it, and an audit counts
-/// it once.
+/// A letter whose attempt may have been applied gets a new id by an edit and is replayed: both ids find it, and an
+/// audit counts it once.
 pub fn a_letter_that_goes_on_under_a_new_id_counts_once(stub: &Stub, processor: &Processor, pipeline: &str) {
     let line = |id: &str, ambiguous: bool| {
         let attempt = serde_json::json!({
@@ -185,8 +185,8 @@ pub fn a_letter_that_goes_on_under_a_new_id_counts_once(stub: &Stub, processor: 
     assert_eq!(counts, [2, 2, 0, 0, 1].map(Value::from).each_ref(), "{found}");
 }
 
-/// Everything else that an edit may do, on a processor without letters: it asks for the id where an attempt may have been
-/// applied, removes values and headers, and runs a jq program; each is taken back alone.
+/// Everything else that an edit may do, on a processor without letters: it asks for the id if an attempt may have been
+/// applied, removes values and headers, and runs a jq program; each is undone separately.
 pub fn an_edit_asks_for_the_id_and_removes_what_it_is_told_to(processor: &Processor, pipeline: &str) {
     let payload =
         r#"{"order_id":"o-200","amount":1,"draft":true,"currency":"eur","big":12345678901234567890}"#;
@@ -215,7 +215,7 @@ pub fn an_edit_asks_for_the_id_and_removes_what_it_is_told_to(processor: &Proces
     let shown = letter(processor, pipeline, "o-200");
     assert_eq!((&shown["payload"]["utf8"], &shown["edits"]), (&payload.into(), &serde_json::json!([])));
 
-    // The rest stays digit for digit.
+    // The rest stays unchanged, digit for digit.
     let mut expected = payload.replace(r#""amount":1"#, r#""amount":7"#);
     edited(&["--set", "/amount=7"]);
     let shown = letter(processor, pipeline, "o-200");

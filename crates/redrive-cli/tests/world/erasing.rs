@@ -1,4 +1,4 @@
-//! Erasing letters, for every engine: the same commands, the same words.
+//! Erasing letters, for every engine: the same commands, the same output.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::wait_for;
 pub const SECRET: &str = "erika.mustermann@example.com";
 pub const LETTERS: u64 = 6;
 
-/// The payload of the order with this number: the stub refuses negative amounts. Two of them are of one customer.
+/// The payload of the order with this number; the stub refuses negative amounts. Two of them belong to one customer.
 pub fn payload(n: u64) -> String {
     let email = if n.is_multiple_of(3) { SECRET.to_owned() } else { format!("c-{n}@example.com") };
     format!(r#"{{"order_id":"o-{n}","amount":-1,"email":"{email}"}}"#)
@@ -42,7 +42,7 @@ pub fn files_with_the_secret(dir: &Path) -> Vec<String> {
     found
 }
 
-/// On a processor with [`LETTERS`] open letters. Returns what the command has said.
+/// Erases letters on a processor with [`LETTERS`] open ones. Returns the output of the command.
 pub fn letters_are_erased_for_good(dir: &Path, processor: &mut Processor, pipeline: &str) -> String {
     assert!(!files_with_the_secret(dir).is_empty(), "the test would see it");
     let filter = format!("payload.email:{SECRET}");
@@ -54,7 +54,7 @@ pub fn letters_are_erased_for_good(dir: &Path, processor: &mut Processor, pipeli
     let done = good(processor, &erase);
     assert!(done.starts_with("erased 2   (for good; letters only; tombstones stay)\n"), "{done}");
     assert_eq!(files_with_the_secret(dir), Vec::<String>::new());
-    // Also after a crash.
+    // After a crash too.
     processor.kill();
     processor.restart();
     wait_for("the letters to be there", || stats(processor, pipeline)["open"] == json!(LETTERS - 2));
@@ -80,7 +80,7 @@ pub fn letters_are_erased_for_good(dir: &Path, processor: &mut Processor, pipeli
     assert_eq!((&erased[0]["letters"], &erased[0]["note"]), (&json!(2), &json!("GDPR ticket 881")));
     assert!(!log.contains(SECRET), "{log}");
 
-    // What is erased is neither replayed nor erased again.
+    // An erased letter is neither replayed nor erased again.
     let again = good(processor, &["dlq", "erase", pipeline, "--ids", "o-3", "--reason", "again"]);
     assert!(again.starts_with("erased 0"), "{again}");
     let replay = processor.cli(&["dlq", "replay", pipeline, "--ids", "o-3", "--rate", "20/s"]);

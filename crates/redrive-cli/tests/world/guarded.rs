@@ -1,29 +1,29 @@
-//! A broker of its own that wants a password, once over TLS and once without.
+//! A separate broker that requires a password, with TLS and without.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A running broker. Its process and its data go when this is dropped.
+/// A running broker. Its process and its data are removed on drop.
 pub struct Guarded {
     dir: PathBuf,
-    /// Wants nothing; for making topics and records.
+    /// The listener without authentication, for creating topics and records.
     pub open: String,
 }
 
 impl Guarded {
-    /// Starts one; `dir` is a place for its few files.
+    /// Starts one; `dir` holds its few files.
     pub fn start(dir: &Path) -> Self {
         let mut broker = Self { dir: dir.join("broker"), open: String::new() };
         broker.open = broker.script("up");
         broker
     }
 
-    /// SASL_SSL with SCRAM-SHA-512.
+    /// The SASL_SSL listener with SCRAM-SHA-512.
     pub fn sasl_ssl(&self) -> String {
         self.text("sasl_ssl")
     }
 
-    /// SASL_PLAINTEXT with PLAIN.
+    /// The SASL_PLAINTEXT listener with PLAIN.
     pub fn sasl_plaintext(&self) -> String {
         self.text("sasl_plaintext")
     }
@@ -32,7 +32,7 @@ impl Guarded {
         self.text("password")
     }
 
-    /// One of the files that the broker has made: `ca.pem`, `password`.
+    /// One of the files that the broker created: `ca.pem`, `password`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join("secure").join(name)
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 with one connection per request: enough for a test, and nothing that could hide what is on the wire.
+//! HTTP/1.1 with one connection per request: enough for tests, and nothing is hidden.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ impl Answer {
     }
 }
 
-/// The value of a header in the text of a head.
+/// The value of a header in the text of the head.
 pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
@@ -29,12 +29,12 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Sends a request; `None` if nobody answers.
+/// Sends a request; `None` if there is no answer.
 pub fn try_send(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Option<Answer> {
     try_send_as(None, method, url, headers, body)
 }
 
-/// The same under another name for the server.
+/// The same with another server name.
 pub fn send_as(host: &str, method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     try_send_as(Some(host), method, url, headers, body).unwrap_or_else(|| panic!("no answer from {url}"))
 }
@@ -56,7 +56,7 @@ fn try_send_as(
         write!(request, "{name}: {value}\r\n").ok()?;
     }
     write!(request, "content-length: {}\r\n\r\n{body}", body.len()).ok()?;
-    // A server that refuses a request need not read its body: the connection may be reset behind a whole answer.
+    // A server that refuses a request need not read its body: the connection may be reset after a complete answer.
     let _ = stream.write_all(request.as_bytes());
     let mut raw = Vec::new();
     let ended = stream.read_to_end(&mut raw);

@@ -1,4 +1,4 @@
-//! The real Kafka that `scripts/kafka.sh` starts: topics of its own for each test, records in and out.
+//! The real Kafka that `scripts/kafka.sh` starts: separate topics for each test, producing and reading records.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ pub fn address() -> String {
     address.trim().to_owned()
 }
 
-/// The lines of `[engine]` for a member of a group on this broker; topics are made.
+/// The lines of `[engine]` for a member of a group on this broker; topics are created.
 pub fn engine(group: &str, member: &str) -> String {
     format!("{}\nmember  = \"{member}\"", engine_at(&address(), group, "create"))
 }
 
-/// The same for somebody without a name, on some broker.
+/// The same for a member without a name, on another broker.
 pub fn engine_at(address: &str, group: &str, topics: &str) -> String {
     format!(
         r#"kind    = "kafka"
@@ -40,7 +40,7 @@ topics  = "{topics}""#
     )
 }
 
-/// A name that no other test has, nor an earlier run of this one.
+/// A name that no other test uses, nor an earlier run of this one.
 pub fn name(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -61,7 +61,7 @@ fn config_of(address: &str) -> ClientConfig {
     config
 }
 
-/// Makes a topic and waits until the broker knows it.
+/// Creates a topic and waits until the broker knows it.
 pub fn create(topic: &str, partitions: i32) {
     create_at(&address(), topic, partitions);
 }
@@ -90,7 +90,7 @@ fn partitions_at(address: &str, topic: &str) -> i32 {
     metadata.topics().first().map_or(0, |topic| i32::try_from(topic.partitions().len()).unwrap())
 }
 
-/// Records with a key and a payload, by their key's partition.
+/// Produces records with a key and a payload, partitioned by key.
 pub fn produce(topic: &str, records: impl IntoIterator<Item = (String, String)>) {
     produce_at(&address(), topic, records);
 }
@@ -104,7 +104,7 @@ pub fn produce_at(address: &str, topic: &str, records: impl IntoIterator<Item = 
     producer.flush(LIMIT).unwrap();
 }
 
-/// The same with the time of each, in milliseconds since 1970.
+/// The same with a timestamp for each, in milliseconds since 1970.
 pub fn produce_dated(topic: &str, records: impl IntoIterator<Item = (i64, String)>) {
     let producer: BaseProducer = config().set("enable.idempotence", "true").create().unwrap();
     for (at, payload) in records {
@@ -122,7 +122,7 @@ pub struct Raw {
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
-/// Records with headers, each to its partition.
+/// Produces records with headers, each to its partition.
 pub fn produce_raw(topic: &str, records: impl IntoIterator<Item = Raw>) {
     let producer: BaseProducer = config().set("enable.idempotence", "true").create().unwrap();
     for raw in records {
@@ -156,7 +156,7 @@ pub fn has_committed(group: &str, topic: &str) -> bool {
     committed.elements().iter().any(|place| place.offset() != Offset::Invalid)
 }
 
-/// Somebody else's consumer group that has read some of the topic.
+/// Commits for a foreign consumer group that has read some of the topic.
 pub fn commit_as(group: &str, topic: &str) {
     let consumer: BaseConsumer = config().set("group.id", group).create().unwrap();
     let mut list = TopicPartitionList::new();
@@ -164,7 +164,7 @@ pub fn commit_as(group: &str, topic: &str) {
     consumer.commit(&list, CommitMode::Sync).unwrap();
 }
 
-/// Every committed record of a topic, from its beginning to its end.
+/// Reads every committed record of a topic, from its beginning to its end.
 pub fn read(topic: &str, mut each: impl FnMut(&BorrowedMessage<'_>)) {
     let consumer: BaseConsumer = config()
         .set("group.id", "tests")
@@ -191,14 +191,14 @@ pub fn read(topic: &str, mut each: impl FnMut(&BorrowedMessage<'_>)) {
     }
 }
 
-/// Follows a topic from its beginning for as long as it lives, so that no record is missed which is deleted soon after.
+/// Follows a topic from its beginning until dropped, so that records that are deleted soon are not missed.
 pub struct TopicFollower {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl TopicFollower {
-    /// Gives every committed record to `each`.
+    /// Calls `each` with every committed record.
     pub fn start(topic: &str, mut each: impl FnMut(&BorrowedMessage<'_>) + Send + 'static) -> Self {
         let consumer: BaseConsumer = config()
             .set("group.id", "tests")
@@ -216,7 +216,7 @@ impl TopicFollower {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                // A broker that is away for a moment comes back.
+                // An error is ignored: an unreachable broker comes back.
                 if let Some(Ok(record)) = consumer.poll(Duration::from_millis(50)) {
                     each(&record);
                 }
@@ -230,7 +230,7 @@ impl Drop for TopicFollower {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
+            // A panic was already printed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A processor in front of a webhook that is killed again and again, on any engine.
+//! A processor that delivers to a webhook and is killed repeatedly, on any engine.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,16 +11,16 @@ use super::process::Processor;
 use super::receiver::{OK, Receiver};
 use super::wait_for;
 
-/// What the next process finds of the directory of the one that was killed.
+/// What the next process finds on disk after a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
     Intact,
     Lost,
 }
 
-/// `count` messages are at a slow receiver when the process is killed, `kills` times; each time all of them are there again
-/// at once, although the receiver has not answered a single one. In the end all are delivered, nobody was suspected and
-/// nobody is dead.
+/// `count` messages are at a slow receiver when the process is killed, `kills` times; each time all of them are there
+/// again concurrently, although the receiver has answered none. In the end all are delivered, none was a suspect and
+/// none is dead.
 pub fn nobody_waits_alone(scene: &Scene<'_>, dir: &Path, count: usize, kills: u32, disk: Disk) {
     let hangs = Arc::new(AtomicBool::new(true));
     let hung = Arc::clone(&hangs);

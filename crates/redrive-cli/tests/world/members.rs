@@ -1,4 +1,4 @@
-//! Members of a group on Kafka whose pipeline has dead letters.
+//! Members of a Kafka group whose pipeline has dead letters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ share  = "100%"          # all of them are to be dead"#
     config(&kafka::engine(&format!("{pipeline}-delivery"), member), &lines, url)
 }
 
-/// A processor with so many dead letters: orders with a negative amount, which the stub refuses until it is fixed.
+/// A processor with `count` dead letters: orders with a negative amount, which the stub refuses until it is fixed.
 pub fn with_letters(dir: &Path, count: u64) -> (Stub, Processor, String) {
     let pipeline = kafka::name("orders");
     kafka::create(&pipeline, 2);
@@ -35,26 +35,26 @@ pub fn with_letters(dir: &Path, count: u64) -> (Stub, Processor, String) {
     (stub, processor, pipeline)
 }
 
-/// Another member, which knows all letters.
+/// Another member, once it knows all letters.
 pub fn join(dir: &Path, pipeline: &str, stub: &Stub, open: u64) -> Processor {
     let second = Processor::start(dir, &config_of("redrive-1", pipeline, &stub.url));
     wait_for("the other to know the letters", || letters(&second, pipeline)["open"] == open);
     second
 }
 
-/// How many letters are in which state.
+/// How many letters are in each state.
 pub fn letters(processor: &Processor, pipeline: &str) -> Value {
     processor.get(&format!("/v1/pipelines/{pipeline}")).json()["letters"].clone()
 }
 
-/// The output of a command that succeeds.
+/// The output of a command that must succeed.
 pub fn good(processor: &Processor, args: &[&str]) -> String {
     let ran = processor.cli(args);
     assert!(ran.status.success(), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
     stdout(&ran)
 }
 
-/// How often each message stands in a topic, with how often it was replayed.
+/// How often each message is in a topic, by its number of replays.
 pub fn published(topic: &str) -> BTreeMap<(String, String), u32> {
     let mut times = BTreeMap::new();
     kafka::read(topic, |record| {
@@ -64,7 +64,7 @@ pub fn published(topic: &str) -> BTreeMap<(String, String), u32> {
     times
 }
 
-/// The action log as a member shows it.
+/// The action log on a member.
 pub fn actions(processor: &Processor, pipeline: &str) -> Vec<Value> {
     let lines = good(processor, &["audit", pipeline, "--actions", "--json"]);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

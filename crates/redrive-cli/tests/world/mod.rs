@@ -1,5 +1,5 @@
-//! What the acceptance tests share: the real binary, a small HTTP client, a receiver of webhooks that
-//! remembers, the stub, Kafka, PostgreSQL and Chromium.
+//! Shared by the acceptance tests: the real binary, a small HTTP client, a recording webhook receiver, the stub, Kafka,
+//! PostgreSQL and Chromium.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -31,18 +31,18 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes, also on a machine that is busy elsewhere.
+/// Longer than anything takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 
-/// A port nobody listens on, for a process that is about to be started. Not one that the system would hand out: between
-/// here and there it would give it to the next connection of anybody.
+/// A free port, for a process that is about to start. Not from the ephemeral range: the system could give such a port
+/// to any connection meanwhile.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let handed_out_from =
         range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768_u16);
     let ports = handed_out_from.saturating_sub(FIRST_PORT).max(1_000);
-    // Test programs run side by side; each begins somewhere else.
+    // Test programs run concurrently; each starts elsewhere.
     let start = std::process::id().wrapping_mul(7_919) as u16;
     loop {
         let step = NEXT.fetch_add(1, Ordering::SeqCst);
@@ -53,11 +53,11 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Below are the ports of well-known services, and those of our own documentation.
+/// Below are the ports of well-known services, and those in our documentation.
 const FIRST_PORT: u16 = 12_000;
 
-/// A configuration of one pipeline that delivers to a webhook: the lines of `[engine]`, which may go on with tables of it, and
-/// of `[[pipeline]]`. [`process::Processor`] puts the directory and the address in.
+/// A configuration of one pipeline that delivers to a webhook: the lines of `[engine]`, possibly with its subtables,
+/// and of `[[pipeline]]`. [`process::Processor`] inserts the directory and the address.
 pub fn config(engine: &str, pipeline: &str, url: &str) -> String {
     format!(
         r#"
@@ -74,7 +74,7 @@ url = "{url}"
     )
 }
 
-/// Waits until `done` holds. A test that waits in vain says for what.
+/// Waits until `done` holds. On a timeout the test fails and names `what`.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {

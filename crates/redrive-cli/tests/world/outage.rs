@@ -1,4 +1,4 @@
-//! The outage of story 5 as any engine has to play it, and what is asked of a pipeline meanwhile.
+//! The outage of story 5 for any engine, with the assertions about a pipeline.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub struct Scene<'a> {
     pub engine: String,
     /// The first lines of `[[pipeline]]`.
     pub source: String,
-    /// Brings messages `o-<number>` in.
+    /// Sends messages `o-<number>`.
     pub bring: &'a dyn Fn(&Processor, Range<usize>),
 }
 
@@ -47,15 +47,15 @@ min = {MIN}"#,
         processor.get(&format!("/v1/pipelines/{}", self.pipeline)).json()
     }
 
-    /// The value of a metric of this pipeline; `labels` come behind its name.
+    /// The value of a metric of this pipeline; `labels` follow its name.
     pub fn metric(&self, processor: &Processor, name: &str, labels: &str) -> String {
         let line = format!("{name}{{pipeline=\"{}\"{labels}}}", self.pipeline);
         let metrics = processor.get("/metrics").body;
         metrics.lines().find_map(|found| found.strip_prefix(&line)).unwrap_or_default().trim().to_owned()
     }
 
-    /// Down, killed and started again meanwhile, and back: few calls, no letter, nobody forgotten. `while_open` looks at
-    /// what the engine holds, and says how many more messages it brought.
+    /// Down, killed and restarted meanwhile, and back: few calls, no letters, no lost message. `while_open` checks what
+    /// the engine holds, and returns how many more messages it sent.
     pub fn an_outage_costs_few_calls_and_no_message(
         &self,
         dir: &Path,
@@ -68,7 +68,7 @@ min = {MIN}"#,
         (self.bring)(&processor, 0..400);
         wait_for("the breaker to open", || self.shown(&processor)["breaker"] != "closed");
 
-        // What was on its way when it opened comes back failed, and probes are made; nothing else.
+        // Calls in flight when it opened fail, and probes are made; nothing else.
         let rounds = |processor: &Processor| self.shown(processor)["health"]["rounds"].as_u64();
         wait_for("three rounds of probes", || rounds(&processor) >= Some(3));
         let shown = self.shown(&processor);
@@ -99,7 +99,7 @@ min = {MIN}"#,
         assert!(processor.log().contains("▲ breaker open: "), "{}", processor.log());
         let all = 460 + while_open(&processor);
 
-        // Killed and started again while it is down: it is open from the start, and only probes are sent.
+        // Killed and restarted while it is down: the breaker is open from the start, and only probes are sent.
         let since = shown["health"]["since"].clone();
         processor.kill();
         let before = receiver.requests().len();
@@ -134,7 +134,7 @@ min = {MIN}"#,
         let json = stdout(&processor.cli(&["status", self.pipeline, "--json"]));
         assert!(json.contains("\"incident\":{\"") || json.contains("\"incident\": {"), "{json}");
 
-        // Attempts of what was held are unchanged: most were sent once, when the sink was back.
+        // Held messages use up no attempts: most were sent once, when the sink was back.
         let mut sent: BTreeMap<String, usize> = BTreeMap::new();
         receiver.requests().iter().for_each(|request| *sent.entry(request.id().to_owned()).or_default() += 1);
         assert_eq!(sent.len(), all);

@@ -1,5 +1,5 @@
-//! The retry budget of `profile = "payments"` as any engine has to keep to it: nothing is dead for it in an outage, and in
-//! a healthy sink no more retries are made than it allows.
+//! The retry budget of `profile = "payments"` for any engine: it dead-letters nothing in an outage, and allows no more
+//! retries than configured in a healthy sink.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{config, wait_for};
 const BUDGET: usize = 5;
 /// Messages that always fail.
 const FAILING: usize = 20;
-/// Beyond this many retries the budget has not worked, however slow the machine is: what three minutes give.
+/// More retries than this mean that the budget did not work, however slow the machine is: the amount for three minutes.
 const RETRIES_MAX: usize = 4 * BUDGET - 1;
 
 /// A pipeline on some engine.
@@ -23,7 +23,7 @@ pub struct Scene<'a> {
     pub engine: String,
     /// The first lines of `[[pipeline]]`.
     pub source: String,
-    /// Brings messages `o-<number>` in.
+    /// Sends messages `o-<number>`.
     pub bring: &'a dyn Fn(&Processor, Range<usize>),
 }
 
@@ -50,7 +50,7 @@ breaker = {{ cooldown = "1s", cooldown_max = "2s" }}"#,
         processor.get(&path).json()["letters"].as_array().unwrap().len()
     }
 
-    /// The budget is empty at once, and nobody dies of that.
+    /// The budget is empty at once, but dead-letters nothing.
     pub fn an_outage_makes_no_letters(&self, dir: &Path) {
         let down = Arc::new(AtomicBool::new(false));
         let is_down = Arc::clone(&down);
@@ -72,7 +72,7 @@ breaker = {{ cooldown = "1s", cooldown_max = "2s" }}"#,
         assert_eq!(self.shown(&processor)["letters"]["open"], 0);
     }
 
-    /// One in four always fails, which is not an outage: their retries are counted, and there are five a minute.
+    /// One in four always fails, which is not an outage: retries are counted, and five per minute are allowed.
     pub fn a_healthy_sink_gets_no_more_retries_than_the_budget(&self, dir: &Path) {
         let fails =
             |id: &str| id.trim_start_matches("o-").parse::<usize>().is_ok_and(|n| n.is_multiple_of(4));
@@ -81,7 +81,7 @@ breaker = {{ cooldown = "1s", cooldown_max = "2s" }}"#,
         let started = std::time::Instant::now();
         (self.bring)(&processor, 0..80);
         wait_for("the good ones", || self.shown(&processor)["succeeded"] == 60);
-        // Somebody has to be answered so that it is known that the sink is there.
+        // Another message has to succeed, so that the sink is known to work.
         let mut more = 80;
         wait_for("the others", || {
             (self.bring)(&processor, more + 1..more + 2);
@@ -89,8 +89,8 @@ breaker = {{ cooldown = "1s", cooldown_max = "2s" }}"#,
             self.shown(&processor)["letters"]["open"] == FAILING
         });
         let calls = receiver.requests().iter().filter(|request| fails(request.id())).count();
-        // Tokens come back at this rate; a machine that is slow has more of them. Without the budget every message that
-        // fails is retried at least once, so the cap keeps the test able to fail however long it takes.
+        // Tokens come back at this rate, so a slow machine gets more of them. Without the budget every failing message
+        // would be retried at least once, so the cap keeps the test able to fail however long it takes.
         let allowed = (BUDGET + started.elapsed().as_secs() as usize * BUDGET / 60 + 1).min(RETRIES_MAX);
         assert!(
             calls <= FAILING + allowed,

@@ -1,4 +1,4 @@
-//! The message of story 8 that kills whoever receives it over HTTP, as any engine has to find it.
+//! The message of story 8 that kills its receiver over HTTP, for any engine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Scene<'a> {
     pub engine: String,
     /// The first lines of `[[pipeline]]`.
     pub source: String,
-    /// Brings a message with this id in.
+    /// Sends a message with this id.
     pub bring: &'a dyn Fn(&Processor, &str),
 }
 
@@ -31,7 +31,7 @@ jitter = "none""#,
         config(&self.engine, &pipeline, url)
     }
 
-    /// Three broken connections, one letter, and everybody else is delivered.
+    /// Three broken connections, one letter, and all other messages are delivered.
     pub fn a_pill_is_found_by_three_broken_connections(&self, dir: &Path) {
         let receiver = Receiver::start(|request| {
             std::thread::sleep(Duration::from_millis(10));
@@ -42,7 +42,7 @@ jitter = "none""#,
         (self.bring)(&processor, PILL);
         let mut others = 0;
         wait_for("the pill to be found", || {
-            // Other work goes on, and shows that the receiver is there: somebody is answered between two attempts.
+            // Other messages continue, and show that the receiver works: one is answered between two attempts.
             (self.bring)(&processor, &format!("o-{others}"));
             others += 1;
             shown()["letters"]["open"] == 1
@@ -54,7 +54,7 @@ jitter = "none""#,
         assert!(letter.contains("crashes  3") && letter.contains("never replayed automatically"), "{letter}");
         let why = "the receiver closed the connection 3 times while handling this message";
         assert!(letter.contains(why), "{letter}");
-        // The whole record, for programs.
+        // The complete record, as JSON.
         let json = stdout(&processor.cli(&["dlq", "show", self.pipeline, PILL, "--json"]));
         let record: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&record["message"], &record["crashes"]), (&PILL.into(), &3.into()), "{record}");

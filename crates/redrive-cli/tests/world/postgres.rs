@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, NoTls};
 
-/// The server for the tests. Without one they fail: a skipped test would look like a passed one.
+/// The server for the tests. Without it they fail: a skipped test would look like a passed one.
 fn server_url() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/postgres/url");
     let url = std::env::var("REDRIVE_TEST_POSTGRES").or_else(|_| std::fs::read_to_string(file));
@@ -14,9 +14,9 @@ fn server_url() -> String {
     .to_owned()
 }
 
-/// A schema of its own, removed when it is dropped.
+/// A separate schema, removed on drop.
 pub struct Schema {
-    /// What to connect to; tables are made and found in the schema.
+    /// The address to connect to; tables are created and found in the schema.
     pub url: String,
     name: String,
     client: Client,
@@ -55,7 +55,7 @@ impl Schema {
 impl Drop for Schema {
     fn drop(&mut self) {
         let statement = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
-        // Whoever fails to tidy up after a failed test must not hide the failure.
+        // A failure to clean up after a failed test must not hide that failure.
         let _ = self.runtime.block_on(self.client.batch_execute(&statement));
     }
 }

@@ -1,4 +1,4 @@
-//! The binary as a process: started, asked, killed.
+//! The binary as a process: started, queried, killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -25,7 +25,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A running processor on a directory of its own. It is killed when it is dropped.
+/// A running processor with its own directory. Killed on drop.
 pub struct Processor {
     pub dir: PathBuf,
     pub port: u16,
@@ -45,14 +45,14 @@ impl Processor {
         processor
     }
 
-    /// Starts a processor by this command, which listens on this port of loopback.
+    /// Starts a processor with this command, which listens on this loopback port.
     pub fn run(dir: &Path, port: u16, command: &mut Command) -> Self {
         let mut processor = Self { dir: dir.to_owned(), port, child: None };
         processor.launch(command);
         processor
     }
 
-    /// Starts it again on the same directory, with the same configuration.
+    /// Restarts it with the same directory and configuration.
     pub fn restart(&mut self) {
         let mut command = redrive(&self.dir);
         self.launch(command.arg("processor"));
@@ -75,7 +75,7 @@ impl Processor {
         });
     }
 
-    /// Its process id, while it has not been waited for.
+    /// Its process id, unless it has been waited for.
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -115,7 +115,7 @@ impl Processor {
         }
     }
 
-    /// Sends a signal by its name and returns without waiting.
+    /// Sends a signal by name and returns without waiting.
     pub fn signal(&self, name: &str) {
         if let Some(child) = &self.child {
             let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();

@@ -1,4 +1,4 @@
-//! A real proxy in front of a processor: nginx or Caddy, each with a configuration and a directory of its own.
+//! A real proxy in front of a processor: nginx or Caddy, each with its own configuration and directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ pub enum Kind {
     Caddy,
 }
 
-/// A running proxy. It ends when this is dropped.
+/// A running proxy. Stopped on drop.
 pub struct Proxy {
     pub port: u16,
     child: Child,
@@ -23,7 +23,7 @@ pub struct Proxy {
 impl Kind {
     pub const ALL: [Self; 2] = [Self::Nginx, Self::Caddy];
 
-    /// Where it is, if it is there.
+    /// Its path, if it is installed.
     pub fn find(self) -> Option<PathBuf> {
         let name = match self {
             Self::Nginx => "nginx",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// The least that makes it a proxy: everything else is as it comes.
+    /// The minimal proxy configuration, with defaults for everything else.
     pub fn defaults(self, port: u16) -> String {
         match self {
             Self::Nginx => {
@@ -64,7 +64,8 @@ impl Kind {
 }
 
 impl Proxy {
-    /// Starts it in `dir`, in front of a processor on `upstream`, with what `config` makes of its own port.
+    /// Starts it in `dir`, in front of a processor on `upstream`, with the configuration that `config` creates for its
+    /// own port.
     pub fn start(kind: Kind, dir: &Path, upstream: u16, config: impl Fn(u16) -> String) -> Self {
         let port = free_port();
         let config = config(port).replace(UPSTREAM, &format!("127.0.0.1:{upstream}"));
@@ -110,7 +111,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // nginx's own processes end with it only if it is asked.
+        // nginx's worker processes end with it only on SIGTERM.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A downstream that remembers every request and answers as the test says.
+//! A downstream that records every request and answers as the test says.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ impl Request {
     }
 }
 
-/// What to answer: a status line without its version, and more header lines.
+/// An answer: a status line without the version, and further header lines.
 pub type Reply = (&'static str, &'static str);
 pub const OK: Reply = ("200 OK", "");
 pub const UNAVAILABLE: Reply = ("503 Service Unavailable", "");

@@ -1,4 +1,4 @@
-//! `redrive downstream` as a process: it fails as told and remembers what it applied.
+//! `redrive downstream` as a process: it fails on request and records what it applied.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use super::process::redrive;
 use super::{free_port, http, wait_for};
 
-/// A running stub. It is killed when it is dropped.
+/// A running stub. Killed on drop.
 pub struct Stub {
     pub url: String,
     child: Child,
@@ -35,7 +35,7 @@ impl Stub {
         http::get(&format!("{}/stats", self.url)).json()
     }
 
-    /// From now on nothing is poison any more.
+    /// Turns off poison detection.
     pub fn fix(&self) {
         assert_eq!(http::send("POST", &format!("{}/fix", self.url), &[], "").status, 200);
     }
@@ -47,7 +47,7 @@ impl Stub {
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

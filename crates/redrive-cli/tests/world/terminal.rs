@@ -1,4 +1,4 @@
-//! A terminal for a process, so that it says what it says to people.
+//! A terminal for a process, so that its output is meant for people.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -32,7 +32,7 @@ impl Terminal {
         std::thread::spawn(move || {
             let mut ours = File::from(ours);
             let mut bytes = [0; 4096];
-            // Reading fails once nobody has the other side open.
+            // Reading fails once the other side is closed.
             while let Ok(count @ 1..) = ours.read(&mut bytes) {
                 reader.lock().unwrap().extend_from_slice(&bytes[..count]);
             }
@@ -45,7 +45,7 @@ impl Terminal {
         String::from_utf8_lossy(&shown).lines().map(str::to_owned).collect()
     }
 
-    /// Waits for a line. A process that ended without it has said why.
+    /// Waits for a line. If the process ends without it, the test fails with its output.
     pub fn wait_for_line(&mut self, part: &str) {
         let mut ended = None;
         wait_for(&format!("a line with {part:?}"), || {

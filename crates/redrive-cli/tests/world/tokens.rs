@@ -1,4 +1,4 @@
-//! An authorization server that gives unsigned tokens for client credentials.
+//! An authorization server that issues unsigned tokens for client credentials.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Gives tokens for this client with this secret, and 401 to everybody else.
+    /// Issues tokens to this client with this secret, and answers 401 to others.
     pub fn start(client: &str, secret: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

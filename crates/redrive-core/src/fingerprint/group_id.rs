@@ -1,4 +1,4 @@
-//! The name of a group: short enough to type, the same in every process that sees the same failure.
+//! Group ids: short enough to type, and the same in every process that sees the same failure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupId(u64);
 
-/// Crockford's alphabet: nothing in it is mistaken for something else.
+/// Crockford's alphabet: no two characters are easily confused.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const CHARS: usize = 8;
 const BITS: u32 = 40;
 const OTHER: &str = "other";
 
 impl GroupId {
-    /// Letters beyond the groups that are counted one by one.
+    /// The group for letters beyond the limit on individually counted groups.
     pub const OTHER: Self = Self(0);
 
-    /// The hash of these parts. Stable: it is stored.
+    /// Hashes these parts. The result must stay stable: it is stored.
     pub fn of(version: u8, parts: &[&str]) -> Self {
         // FNV-1a over the parts, each with its length so that no two lists look alike, then mixed: FNV alone leaves the
         // high bits of short texts alike.
@@ -33,21 +33,21 @@ impl GroupId {
         hash ^= hash >> 33;
         hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         hash ^= hash >> 33;
-        // Zero is taken.
+        // Zero is reserved for `other`.
         Self((hash >> (64 - BITS)).max(1))
     }
 
-    /// The number that is stored.
+    /// The number as stored.
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// From a stored number; bits that no id has are dropped.
+    /// Reads a stored number; bits beyond the size of an id are dropped.
     pub const fn from_number(number: u64) -> Self {
         Self(number & ((1 << BITS) - 1))
     }
 
-    /// Whether it is the group that takes letters when there are too many groups.
+    /// Whether this is `other`, which takes letters once there are too many groups.
     pub const fn is_other(self) -> bool {
         self.0 == 0
     }
@@ -67,7 +67,7 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// Why a text names no group.
+/// The text is not a group id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a group is called `other`, or `g` and eight letters or digits, as `dlq groups` prints it")]
 pub struct NoGroupId;

@@ -18,17 +18,17 @@ pub use rules::{GroupRule, GroupRules, RuleFault};
 
 use crate::{Class, Reason};
 
-/// The version of the fingerprints this program makes.
+/// The version of fingerprints that this program creates.
 pub const VERSION: u8 = 1;
 /// The longest title of a group, in bytes.
 pub const TITLE_BYTES_MAX: usize = 200;
 
-/// Why a message died, as far as it decides about its group.
+/// The part of a message's cause of death that determines its group.
 #[derive(Clone, Copy, Debug)]
 pub struct DeathCause<'a> {
-    /// Why the message was given up.
+    /// Why the message was dead-lettered.
     pub reason: Reason,
-    /// Class, status and text of the last attempt, if there was one.
+    /// The class of the last attempt, if there was one.
     pub class: Option<Class>,
     /// The HTTP status of the last attempt.
     pub status: Option<u64>,
@@ -38,28 +38,28 @@ pub struct DeathCause<'a> {
     pub sink: &'a str,
 }
 
-/// The group of a letter, as it is stored with it.
+/// The group of a letter, as stored with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// The version of the rules that made it.
+    /// The version of the rules that produced it.
     pub version: u8,
-    /// The group that it names.
+    /// The group id.
     pub group: GroupId,
     /// The normalised error, or the name that a rule gives.
     pub title: String,
 }
 
 impl Fingerprint {
-    /// Whether a user's rule put the letter into its group: such a group is made of the name alone.
+    /// Whether a user's rule put the letter into its group; such a group is identified by the rule's name alone.
     pub fn is_of_rule(&self) -> bool {
         self.group == GroupId::of(self.version, &["rule", &self.title])
     }
 }
 
-/// The title of a letter whose message was never attempted.
+/// The title for a message that was never attempted.
 const UNTRIED: &str = "(no attempt was made)";
 
-/// The fingerprint of a cause: the first rule that matches, else what is left of the error.
+/// Fingerprints a cause: by the first rule that matches, otherwise by the normalised error.
 pub fn fingerprint(cause: &DeathCause<'_>, rules: &GroupRules) -> Fingerprint {
     if let Some(name) = cause.error.and_then(|error| rules.name_for(error)) {
         let group = GroupId::of(VERSION, &["rule", name]);
@@ -93,7 +93,7 @@ fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &str {
     }
 }
 
-/// The start of a text with at most `max` bytes; what is cut off is shown as `…`.
+/// The start of a text, at most `max` bytes; a cut is marked with `…`.
 pub(crate) fn cut(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
@@ -102,7 +102,7 @@ pub(crate) fn cut(text: &str, max: usize) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    // At the end of a word, if there is one near: half a word may be read as something else.
+    // Cut at a word boundary if one is near: half a word can be misread.
     let end = text[..end].rfind(' ').filter(|space| end - space <= max / 4).unwrap_or(end);
     format!("{}…", text[..end].trim_end())
 }

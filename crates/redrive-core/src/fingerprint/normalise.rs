@@ -1,21 +1,21 @@
-//! The text of an error without what differs from message to message. Linear in the text, and bounded.
+//! Removes from an error text what differs from message to message. Linear in the text, and bounded.
 
 use super::words::{self, Word};
 use super::{TITLE_BYTES_MAX, cut};
 use crate::text::printable::is_unsafe;
 
-/// What is looked at of a text.
+/// Text beyond this is ignored.
 pub(super) const TEXT_BYTES_MAX: usize = 2_048;
-/// A quoted text that is longer is not searched for its end.
+/// A quoted text longer than this is not treated as quoted.
 const QUOTED_BYTES_MAX: usize = 256;
-/// Passes until nothing changes: taking a value out may leave something that looks like another one.
+/// Passes are repeated until nothing changes: replacing one value may produce text that looks like another.
 const PASSES_MAX: usize = 8;
 
 /// The normalised text, at most [`TITLE_BYTES_MAX`] bytes on one line.
 ///
-/// Numbers become `<n>`, ids `<id>`, hosts and addresses `<host>`, URLs `<url>`, hexadecimal `<hex>`, UUIDs `<uuid>`, dates
-/// and times `<time>`, quoted values `<value>` and lists `<list>`. A status of three digits at the start stays: it says
-/// what happened. So does what stands in backticks.
+/// Numbers become `<n>`, ids `<id>`, hosts and addresses `<host>`, URLs `<url>`, hexadecimal `<hex>`, UUIDs `<uuid>`,
+/// dates and times `<time>`, quoted values `<value>` and lists `<list>`. A status of three digits at the start stays:
+/// it says what happened. Text in backticks stays too.
 pub fn normalise(text: &str) -> String {
     let mut now = start_of(text, TEXT_BYTES_MAX).to_owned();
     for _ in 0..PASSES_MAX {
@@ -43,11 +43,11 @@ fn pass(text: &str) -> String {
     let status = words::status(rest);
     out.push_str(&rest[..status]);
     rest = &rest[status..];
-    // The key in front of a value in JSON or in `key=value`.
+    // The last key seen, in JSON or in `key=value`.
     let mut key = "";
     while let Some(first) = rest.chars().next() {
         if first.is_whitespace() || is_unsafe(first) {
-            // White space, as much as there is, is one space; none at the ends.
+            // Collapse white space to one space, and drop it at both ends.
             if !out.is_empty() && !out.ends_with(' ') {
                 out.push(' ');
             }
@@ -66,7 +66,7 @@ fn pass(text: &str) -> String {
             let whole = inner.len() + 2 * first.len_utf8();
             let after = rest[whole..].trim_start();
             if after.starts_with(':') || says_something(key, inner) {
-                // A name, or a sentence: what is inside is looked at, the quotes are dropped.
+                // A name or a sentence: drop the quotes and normalise the text inside.
                 out.push_str(pass(inner).trim());
                 key = inner;
             } else {
@@ -105,12 +105,12 @@ fn pass(text: &str) -> String {
     out
 }
 
-/// Whether it would change what stands in backticks: they hold names, not text.
+/// Whether a character rules out keeping a text in backticks: they hold names, not sentences.
 fn is_odd(c: char) -> bool {
     is_unsafe(c) || c.is_whitespace() || c == ','
 }
 
-/// The text between this quote and the next of its kind, if that is near and on this line.
+/// The text between this quote and the next of its kind, if that is near and on the same line.
 fn quoted(text: &str, quote: char) -> Option<&str> {
     let close = match quote {
         '“' => '”',
@@ -123,12 +123,12 @@ fn quoted(text: &str, quote: char) -> Option<&str> {
     let inner = start_of(&text[quote.len_utf8()..], QUOTED_BYTES_MAX);
     let end = inner.find(close)?;
     let (inner, after) = (&inner[..end], &text[quote.len_utf8() + end + close.len_utf8()..]);
-    // An apostrophe inside of a word ends nothing.
+    // An apostrophe inside a word does not end the quote.
     let ends = quote != '\'' || !after.starts_with(char::is_alphanumeric);
     (ends && !inner.contains('\n') && !inner.is_empty()).then_some(inner)
 }
 
-/// Whether a quoted text is more than a value: a sentence, or what stands under a name that means the failure itself.
+/// Whether a quoted text is more than a value: a sentence, or the value of a key that names the failure itself.
 fn says_something(key: &str, inner: &str) -> bool {
     const TELLING: [&str; 12] = [
         "error",
@@ -147,7 +147,7 @@ fn says_something(key: &str, inner: &str) -> bool {
     inner.split_whitespace().count() >= 3 || TELLING.iter().any(|telling| key.eq_ignore_ascii_case(telling))
 }
 
-/// Three or more words with commas between them, or two behind `of`, are a list.
+/// Replaces lists: three or more words with commas between them, or two after `of`.
 fn lists(text: &str) -> String {
     let mut words: Vec<&str> = text.split(' ').collect();
     let mut out: Vec<&str> = Vec::with_capacity(words.len());

@@ -1,11 +1,11 @@
-//! Rules of a user: which errors belong together, whatever their texts look like otherwise.
+//! User-defined rules that group errors regardless of their normalised text.
 
 use super::{Fingerprint, TITLE_BYTES_MAX};
 use crate::text::printable::is_unsafe;
 
-/// The most rules of one pipeline.
+/// The maximum number of rules of a pipeline.
 pub const RULES_MAX: usize = 100;
-/// The longest pattern.
+/// The maximum length of a pattern.
 pub const PATTERN_BYTES_MAX: usize = 500;
 
 /// One rule: errors that match the pattern are one group with this name.
@@ -20,7 +20,7 @@ pub struct GroupRule {
 /// Why a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
-    /// It would match every error.
+    /// The pattern would match every error.
     #[error("`match` is empty, so it would match every error")]
     EmptyPattern,
     /// The pattern is too long.
@@ -35,7 +35,7 @@ pub enum RuleFault {
 }
 
 impl GroupRule {
-    /// `pattern` is text that occurs in the error, in any case of ASCII letters; `*` stands for any text between two parts.
+    /// Creates a rule. `pattern` is text that occurs in the error, ignoring ASCII case; `*` matches any text.
     pub fn new(pattern: &str, name: &str) -> Result<Self, RuleFault> {
         let parts: Vec<String> =
             pattern.split('*').filter(|part| !part.is_empty()).map(str::to_ascii_lowercase).collect();
@@ -50,7 +50,7 @@ impl GroupRule {
         }
     }
 
-    /// As it was given.
+    /// The pattern as given.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
@@ -60,7 +60,7 @@ impl GroupRule {
         &self.name
     }
 
-    /// `lower` is the error in lower case. All parts in order, none overlapping another.
+    /// Whether the error matches: all parts occur in order without overlapping. `lower` is the error in lower case.
     fn matches(&self, lower: &str) -> bool {
         let mut rest = lower;
         self.parts.iter().all(|part| match rest.find(part.as_str()) {
@@ -73,31 +73,31 @@ impl GroupRule {
     }
 }
 
-/// The rules of a pipeline. The first that matches counts.
+/// The rules of a pipeline. The first match wins.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GroupRules {
     rules: Vec<GroupRule>,
 }
 
 impl GroupRules {
-    /// Rules beyond [`RULES_MAX`] are not taken; the configuration refuses them before.
+    /// Creates a list of rules. Rules beyond [`RULES_MAX`] are dropped; the configuration rejects them earlier.
     pub fn new(rules: impl IntoIterator<Item = GroupRule>) -> Self {
         Self { rules: rules.into_iter().take(RULES_MAX).collect() }
     }
 
-    /// Adds a rule behind the others; one beyond [`RULES_MAX`] is dropped.
+    /// Appends a rule; one beyond [`RULES_MAX`] is dropped.
     pub fn push(&mut self, rule: GroupRule) {
         if self.rules.len() < RULES_MAX {
             self.rules.push(rule);
         }
     }
 
-    /// Whether there is no rule.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The rule that has made this group, if it is one of these. A group may be older than the rules.
+    /// The rule that created this group, if it is still configured. A group may be older than the current rules.
     pub fn rule_of(&self, fingerprint: &Fingerprint) -> Option<&GroupRule> {
         self.rules.iter().find(|rule| fingerprint.is_of_rule() && rule.name == fingerprint.title)
     }

@@ -1,4 +1,4 @@
-//! Golden texts: what an error looks like without what differs from message to message.
+//! Golden texts: errors and their normalised forms.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::fingerprint::{DeathCause, GroupRule, GroupRules, fingerprint, trace};
 use crate::{Class, Reason};
 
-/// Never change a line: letters are stored with what stood there. A better text is a new version.
+/// Never change a line: stored letters have these fingerprints. A better normalisation needs a new version.
 const GOLDEN: [(&str, &str); 40] = [
     ("", ""),
     ("422 field `currency` must be one of EUR, USD, GBP", "422 field `currency` must be one of <list>"),
@@ -153,7 +153,7 @@ proptest! {
         check(&text);
     }
 
-    /// Pieces that look like values go further into the reader than noise does.
+    /// Pieces that look like values reach more branches than random noise does.
     #[test]
     fn text_that_is_nearly_a_value_has_one_too(
         parts in prop::collection::vec(prop::sample::select(vec![

@@ -1,4 +1,4 @@
-//! Stack traces: the exception and the top frame say where it failed; the rest differs from run to run.
+//! Stack traces: only the exception and the top frame are kept; the rest differs from run to run.
 
 use std::borrow::Cow;
 
@@ -20,11 +20,11 @@ pub fn title(error: &str) -> Option<String> {
     Some(cut(&title.replace(is_unsafe, " "), TITLE_BYTES_MAX))
 }
 
-/// The longest line of an exception in a folded trace: its frame must stand in a short excerpt too.
+/// The maximum length of the exception line in a folded trace, so that a short excerpt still includes the frame.
 const FOLDED_LINE_BYTES_MAX: usize = 160;
 
-/// A stack trace on one short line, from which [`title`] makes the same: the line of the exception, a line end written as
-/// `\n`, and the top frame. `None` for any other text.
+/// A stack trace on one short line that [`title`] reads the same way: the exception line, a literal `\n`, and the top
+/// frame. `None` for any other text.
 pub fn folded(error: &str) -> Option<String> {
     let error = start_of(error, TEXT_BYTES_MAX);
     let (_, frame) = python(error).or_else(|| frames_below(error))?;
@@ -33,7 +33,7 @@ pub fn folded(error: &str) -> Option<String> {
     Some(if frame.is_empty() { line } else { format!("{line}\\n at {frame}") })
 }
 
-/// Lines, also where a log has written line ends as `\n`.
+/// Splits into lines, also where a log has written line ends as `\n`.
 fn lines(error: &str) -> impl Iterator<Item = &str> {
     error.split('\n').flat_map(|line| line.split("\\n")).map(|line| line.trim_end_matches('\r'))
 }
@@ -70,7 +70,7 @@ fn last_line(error: &str) -> Option<&str> {
     lines(error).filter(|line| !line.trim().is_empty()).last()
 }
 
-/// `500 Internal Server Error` in front of what a receiver wrote is no exception.
+/// A status line such as `500 Internal Server Error` before the receiver's text is not an exception.
 fn is_status(part: &str) -> bool {
     let (status, rest) = part.trim_start().split_once(' ').unwrap_or((part, ""));
     !rest.is_empty() && status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit())
@@ -85,7 +85,7 @@ fn exception_in(line: &str) -> Option<&str> {
     head.filter(|word| word.len() <= TITLE_BYTES_MAX)
 }
 
-/// A dotted or plain name that ends in a word in capitals: `ValueError`, `java.io.IOException`.
+/// Whether a word is a dotted or plain name whose last part is capitalised: `ValueError`, `java.io.IOException`.
 fn is_exception(word: &str) -> bool {
     let last = word.rsplit(['.', '$']).next().unwrap_or_default();
     let is_name = word.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '$'));
@@ -95,12 +95,12 @@ fn is_exception(word: &str) -> bool {
         && !last.chars().any(|c| c.is_ascii_digit())
 }
 
-/// The function of a frame, without file, line and arguments.
+/// The function name of a frame, without file, line and arguments.
 fn function_in(frame: &str) -> &str {
     let end = frame.find([' ', '(', ',', '\t']).unwrap_or(frame.len());
-    // A module in front (`app//com.example.Orders.load`) says where it was loaded from.
+    // A module prefix (`app//com.example.Orders.load`) only says where the class was loaded from.
     let function = frame[..end].rsplit('/').next().unwrap_or_default();
-    // A generated number is another one in each build.
+    // Generated suffixes differ in each build.
     let function = function.split("$$").next().unwrap_or_default();
     if function.chars().any(char::is_alphabetic) { function } else { "" }
 }

@@ -1,24 +1,24 @@
-//! What a single word of an error is: a number, an id, a host, or a word that stays.
+//! Classifies a single word of an error: a number, an id, a host, or a word that stays.
 
-/// A word, and what becomes of it.
+/// A word and its treatment.
 pub(super) enum Word<'a> {
     Plain(&'a str),
-    /// Something else stands in its place, with what follows it (a unit, a port's colon).
+    /// Replaced by a placeholder; the second part is the suffix that stays (a unit, or the colon before a port).
     Taken(&'static str, &'a str),
 }
 
-/// The names that are put in place of values.
+/// All placeholders.
 const PLACEHOLDERS: [&str; 9] =
     ["<n>", "<id>", "<host>", "<url>", "<hex>", "<uuid>", "<time>", "<value>", "<list>"];
 
-/// Words of letters and digits that are no ids.
+/// Words of letters and digits that are not ids.
 const KNOWN: [&str; 34] = [
     "http1", "http2", "http3", "h2", "h2c", "h3", "tls1", "utf8", "utf-8", "utf16", "utf-16", "sha1",
     "sha256", "sha-256", "sha512", "md5", "base64", "ipv4", "ipv6", "x509", "oauth2", "s3", "ec2", "k8s",
     "log4j", "int32", "int64", "u32", "u64", "i32", "i64", "f64", "ed25519", "rs256",
 ];
 
-/// Ends of names of hosts. A dotted name with another end may be a class, a module or a file.
+/// Endings of host names. A dotted name with another ending may be a class, a module or a file.
 const HOST_ENDS: [&str; 24] = [
     "com",
     "net",
@@ -46,7 +46,7 @@ const HOST_ENDS: [&str; 24] = [
     "ai",
 ];
 
-/// The length of a status at the start of a text: three digits, and no more of them.
+/// The length of an HTTP status at the start of a text (exactly three digits).
 pub(super) fn status(text: &str) -> usize {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let ends = !text[digits..].starts_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
@@ -58,7 +58,7 @@ pub(super) fn placeholder(text: &str) -> Option<usize> {
     PLACEHOLDERS.iter().find(|name| text.starts_with(**name)).map(|name| name.len())
 }
 
-/// The length of the word at the start of a text; 0 if a sign stands there that belongs to no word.
+/// The length of the word at the start of a text; 0 if the first character belongs to no word.
 pub(super) fn length(text: &str) -> usize {
     let within = |c: char| {
         c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '+' | '%' | '@' | '#' | '~' | '$')
@@ -68,23 +68,23 @@ pub(super) fn length(text: &str) -> usize {
     }
     let mut end = text.find(|c: char| !within(c)).unwrap_or(text.len());
     if text[end..].starts_with("//") && text[..end].ends_with(':') {
-        // A URL goes on to the next space, quote or bracket.
+        // A URL ends at the next space, quote or bracket.
         let stops =
             |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`' | ')' | ']' | '}' | ',');
         return text.find(stops).unwrap_or(text.len());
     }
     if !is_whole(&text[..end]) {
-        // `orders:17`, `Foo::bar`: the parts are words of their own.
+        // `orders:17`, `Foo::bar`: the parts are separate words.
         end = text[..end].find(':').unwrap_or(end);
     }
-    // Signs at the end of a word end a sentence.
+    // Trailing punctuation belongs to the sentence, not to the word.
     while end > 0 && !text[..end].ends_with(|c: char| c.is_alphanumeric() || c == '%') {
         end -= text[..end].chars().next_back().map_or(1, char::len_utf8);
     }
     end
 }
 
-/// Whether colons are a part of it: a time, or a host with its port.
+/// Whether colons belong to the word: a time, or a host with its port.
 fn is_whole(word: &str) -> bool {
     let word = word.trim_end_matches([':', '.', '-', '_']);
     is_time(word) || is_address(word) || is_host(word)
@@ -118,7 +118,7 @@ pub(super) fn word(word: &str) -> Word<'_> {
     if is_hex(word) { Word::Taken("<hex>", "") } else { Word::Taken("<id>", "") }
 }
 
-/// What follows a number: nothing, `%`, or a unit of up to three letters.
+/// The rest of a word that starts with a number: nothing, `%`, or a unit of up to three letters.
 fn number(word: &str) -> Option<&str> {
     let unsigned = word.trim_start_matches(['-', '+', '#']);
     let end =
@@ -139,7 +139,7 @@ fn is_known(word: &str) -> bool {
         || KNOWN.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// `0x…`, or eight and more hexadecimal digits with at least one digit and one letter.
+/// `0x…`, or eight or more hexadecimal digits with at least one digit and one letter.
 fn is_hex(word: &str) -> bool {
     let (digits, least) = match word.strip_prefix("0x") {
         Some(digits) => (digits, 1),
@@ -194,7 +194,7 @@ fn is_port(text: &str) -> bool {
     matches!(text.len(), 2..=5) && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A name in lower case with a port, or with an end that hosts have.
+/// A lower-case name with a port, or with a known host ending.
 fn is_host(word: &str) -> bool {
     let (host, has_port) = match word.rsplit_once(':') {
         Some((host, port)) if is_port(port) => (host, true),

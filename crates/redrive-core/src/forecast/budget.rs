@@ -1,4 +1,4 @@
-//! What a retry budget does at a given load: how many retries it refuses, and what becomes of those messages.
+//! What a retry budget does at a given load: how many retries it refuses, and what happens to those messages.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,28 +12,28 @@ use crate::{
     Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, SplitMix64, Time, after, decide, expired,
 };
 
-/// Messages of an outage that are followed.
+/// The maximum number of messages that an outage simulation follows.
 const MESSAGES_MAX: f64 = 50_000.0;
-/// Steps in which the balance between retries asked for and given is sought.
+/// Bisection steps to find the balance between requested and granted retries.
 const STEPS: u32 = 60;
 
-/// A retry budget in a healthy sink.
+/// The effect of a retry budget on a healthy sink.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetForecast {
-    /// Retries a minute that would be made without a budget …
+    /// Retries per minute that would be made without a budget.
     pub wanted_per_minute: f64,
-    /// … and those that are made.
+    /// Retries per minute that the budget grants.
     pub made_per_minute: f64,
-    /// Share of the messages that are dead letters for it …
+    /// Share of the messages that the budget turns into dead letters.
     pub dead: f64,
-    /// … and that get to their last attempt and fail.
+    /// Share of the messages that reach their last attempt and fail.
     pub used_up: f64,
-    /// Messages per second that it defers; they accumulate until `hold_max`.
+    /// Messages per second that the budget defers; they accumulate until `hold_max`.
     pub put_off_per_second: f64,
 }
 
 impl BudgetForecast {
-    /// What the policy's retry budget does with so many messages a second that fail in these ways; `None` without a
+    /// The effect of the policy's retry budget at `per_second` messages that fail in these shares; `None` without a
     /// budget.
     pub fn of(policy: &Policy, shares: Shares, per_second: f64) -> Option<Self> {
         let rate = policy.budget()?;
@@ -43,7 +43,8 @@ impl BudgetForecast {
             2 => shares.transient * shares.failing_twice + shares.poison,
             _ => shares.poison,
         };
-        // A retry is made with the chance `made`; each message needs all of its earlier ones to ask for the next.
+        // Each retry is granted with probability `made`; a message asks for the next one only if all earlier ones were
+        // granted.
         let of = |made: f64| {
             let asked: f64 = (1..attempts).map(|n| made.powf(f64::from(n - 1)) * failing(n)).sum();
             let used_up = made.powf(f64::from(attempts - 1)) * failing(attempts);
@@ -69,7 +70,7 @@ impl BudgetForecast {
         let (asked, _, used_up) = of(made);
         let refused = asked * (1.0 - made);
         let parks = policy.on_exhausted() == OnExhausted::DeadLetter;
-        // Deferred messages reach their last attempt in the end.
+        // Deferred messages reach their last attempt eventually.
         let used_up = if parks { used_up } else { failing(attempts) };
         Some(Self {
             wanted_per_minute: wanted * per_second * 60.0,
@@ -81,8 +82,8 @@ impl BudgetForecast {
     }
 }
 
-/// The share of the messages that arrive in an outage and are dead for the retry budget before it ends. With the
-/// outage gate there are none, whatever the budget is.
+/// The share of the messages arriving in an outage that the retry budget turns into dead letters before it ends. With
+/// the outage gate there are none, whatever the budget.
 pub fn dead_in_outage(policy: &Policy, outage: Duration, per_second: f64) -> f64 {
     if policy.budget().is_none() || policy.outage_gate() || policy.on_exhausted() == OnExhausted::Defer {
         return 0.0;
@@ -90,7 +91,7 @@ pub fn dead_in_outage(policy: &Policy, outage: Duration, per_second: f64) -> f64
     let arrive = (per_second * outage.as_secs_f64()).max(1.0);
     let followed = arrive.min(MESSAGES_MAX).floor();
     let mut budget = RetryBudget::new(policy.budget());
-    // As many fewer retries as there are fewer messages.
+    // Scale the budget down with the number of messages followed.
     budget.own(followed as u32, (arrive as u32).max(1));
     let outage_ms = millis(outage);
     let began = Time::from_millis(outage_ms.max(1) * 1_000);
@@ -102,7 +103,7 @@ pub fn dead_in_outage(policy: &Policy, outage: Duration, per_second: f64) -> f64
         metas.push(Meta { created, deadline: policy.deadline(created), ..Meta::default() });
         due.push(Reverse((created, n)));
     }
-    // The same figures every time: a forecast does not depend on chance.
+    // A fixed seed: the same policy gives the same figures.
     let (ends, mut dead, mut source) = (began.plus(outage), 0_u64, SplitMix64::new(0));
     while let Some(Reverse((now, n))) = due.pop().filter(|Reverse((now, _))| *now < ends) {
         let meta = &mut metas[n as usize];

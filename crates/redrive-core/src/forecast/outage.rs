@@ -1,8 +1,8 @@
-//! What an outage does to messages under a policy: the function that decides, run over many messages with drawn numbers.
+//! What an outage does to messages under a policy: runs `decide` over many messages with random numbers.
 //!
 //! The sink fails every attempt at once while the outage lasts and none afterwards; messages arrive evenly. Nothing
-//! gates the sink: what is forecast here is what happens without a breaker. The drawn numbers come from a fixed seed, so
-//! that the same policy gives the same figures.
+//! gates the sink: this forecasts what happens without a breaker. The random numbers come from a fixed seed, so that
+//! the same policy gives the same figures.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::{
     Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, SplitMix64, Time, after, decide, expired,
 };
 
-/// How many messages are followed. A share is then right to about a thousandth.
+/// How many messages are simulated. Shares are then accurate to about a thousandth.
 pub const MESSAGES: u32 = 100_000;
-/// No curve has more points.
+/// The maximum number of points of a curve.
 const POINTS_MAX: u64 = 20_000;
-/// Points per length of the outage, so that short outages get a fine curve and long ones a coarse one.
+/// Points per outage length, so that short outages get a fine curve and long ones a coarse one.
 const POINTS_PER_OUTAGE: u64 = 60;
-/// What counts as more load than usual.
+/// Load above this multiple of the usual one counts as raised.
 const RAISED: f64 = 1.1;
-/// Calls of one message, counted or not, after which it is not followed any further.
+/// Calls, counted or not, after which a message is no longer followed.
 const CALLS_MAX: u32 = 10_000;
 
 /// The fate of the messages that arrived during an outage.
@@ -31,52 +31,52 @@ pub struct OutageForecast {
     pub dead: f64,
     /// Attempts made during the outage per message that arrived in it; all of them failed.
     pub wasted: f64,
-    /// From the end of the outage to the success of each message, sorted; the dead are not in it.
+    /// Time from the end of the outage to the success of each message, sorted; without the dead ones.
     recoveries_ms: Vec<u64>,
     /// Load on the sink after the outage.
     pub reload: Reload,
 }
 
-/// The load that comes back after an outage, as times the usual one.
+/// The load that comes back after an outage, as a multiple of the usual load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reload {
     /// The highest load after the end, fresh messages included.
     pub peak: f64,
-    /// For how long the load is about that high, from the end of the outage.
+    /// How long the load stays near the peak, counted from the end of the outage.
     pub peak_for: Duration,
-    /// For how long it is raised at all, from the end of the outage.
+    /// How long the load is raised at all, counted from the end of the outage.
     pub raised_for: Duration,
-    /// What comes later, when the load had already been normal.
+    /// A later wave, after the load was back to normal.
     pub echo: Option<Echo>,
 }
 
 /// A second wave: the messages whose long wait began during the outage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Echo {
-    /// The highest load of the wave, as times the usual one.
+    /// The highest load of the wave, as a multiple of the usual load.
     pub peak: f64,
-    /// From the end of the outage.
+    /// When it begins, counted from the end of the outage.
     pub begins: Duration,
-    /// For how long the load is raised by it.
+    /// How long it raises the load.
     pub lasts: Duration,
 }
 
 impl Policy {
-    /// What an outage of this length does.
+    /// Simulates an outage of this length.
     pub fn outage(&self, outage: Duration) -> OutageForecast {
         OutageForecast::of(self, outage, MESSAGES)
     }
 }
 
 impl OutageForecast {
-    /// With so many messages, which decides how exact it is and how long it takes.
+    /// Simulates with this many messages, which determines precision and running time.
     pub fn of(policy: &Policy, outage: Duration, messages: u32) -> Self {
         let outage_ms = millis(outage).max(1);
         let messages = messages.max(1);
         let mut followed = Followed { dead: 0, wasted: 0, recoveries_ms: Vec::new() };
         let mut dice = SplitMix64::new(0x5eed_0f0f_7a6e_0001);
         for i in 0..messages {
-            // Evenly over the outage, each somewhere in its own part of it.
+            // Spread arrivals evenly over the outage, with jitter inside each slot.
             let share = (f64::from(i) + Random(dice.draw()).unit()) / f64::from(messages);
             followed.follow(policy, outage_ms, (share * outage_ms as f64) as u64, &mut dice);
         }
@@ -92,8 +92,8 @@ impl OutageForecast {
         }
     }
 
-    /// How long after the end of the outage so large a share of the messages that arrived in it has been delivered;
-    /// `None` if more than the rest are dead.
+    /// Time from the end of the outage until this share of the messages that arrived in it is delivered; `None` if too
+    /// many of them are dead.
     pub fn recovery(&self, share: f64) -> Option<Duration> {
         let alive = self.recoveries_ms.len() as f64;
         let all = alive / (1.0 - self.dead).max(f64::MIN_POSITIVE);
@@ -110,7 +110,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// One message from its arrival to its end.
+    /// Simulates one message from its arrival to its end.
     fn follow(&mut self, policy: &Policy, outage_ms: u64, arrival_ms: u64, dice: &mut SplitMix64) {
         let failed = Outcome::failed(Class::Transient);
         let mut now = Time::from_millis(arrival_ms);
@@ -137,10 +137,10 @@ impl Followed {
     }
 }
 
-/// Attempts after the end of the outage, in equal steps of time.
+/// Attempts after the end of the outage, per equal time step.
 struct Curve {
     step_ms: u64,
-    /// Times the usual load, fresh messages included.
+    /// The load as a multiple of the usual one, fresh messages included.
     load: Vec<f64>,
 }
 
@@ -165,7 +165,7 @@ impl Curve {
         let highest = |load: &[f64]| load.iter().copied().fold(1.0, f64::max);
         let run = |load: &[f64], above: f64| load.iter().take_while(|at| **at >= above).count();
         let raised = run(&self.load, RAISED);
-        // Drawn numbers make every point a little too high or too low; a level is what its neighbours share.
+        // Random numbers make single points a little too high or too low, so smooth over the neighbours.
         let peak = highest(&smooth(&self.load[..raised]));
         let peak_for = run(&self.load[..raised], 1.0 + (peak - 1.0) * 0.8);
         let later = &self.load[raised..];

@@ -1,4 +1,4 @@
-//! What a policy implies, computed by the code that runs, before anything runs.
+//! What a policy implies, computed before anything runs by the same code that decides at run time.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::{Class, Policy};
 /// The consequences of a policy for one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
-    /// Counted attempts of an ordinary transient failure.
+    /// Counted attempts for an ordinary transient failure.
     pub attempts: u32,
-    /// Counted attempts of the class that may use the most.
+    /// Counted attempts for the class that may use the most.
     pub attempts_max: u32,
-    /// Σ delays until the dead letter, as short as jitter can make them.
+    /// Sum of the delays until the dead letter, with the shortest jitter.
     pub waiting_min: Duration,
-    /// Σ delays until the dead letter, as long as jitter can make them.
+    /// Sum of the delays until the dead letter, with the longest jitter.
     pub waiting_max: Duration,
     /// How long one call may take.
     pub timeout: Duration,
@@ -29,43 +29,43 @@ pub struct Forecast {
     pub uncounted_max: u64,
     /// All calls of one message, counted or not.
     pub calls_max: u64,
-    /// Until a message is terminal, whatever fails, as long as no Retry-After is received.
+    /// Time until a message is terminal, whatever fails, as long as no Retry-After is received.
     pub terminal_max: Duration,
-    /// The same when every failure asks for the longest Retry-After that is honoured.
+    /// The same if every failure asks for the longest Retry-After that is honoured.
     pub terminal_max_with_retry_after: Duration,
 }
 
-/// Shares of the messages, for the load that retries add. They are of all messages and do not overlap.
+/// Shares of all messages that fail in some way, to compute the load that retries add. They do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
-    /// Fail at first and then succeed.
+    /// Share that fails at first and then succeeds.
     pub transient: f64,
-    /// Which part of the transient ones fails a second time.
+    /// Share of the transient ones that fails a second time.
     pub failing_twice: f64,
-    /// Fail every time without being recognised as permanent.
+    /// Share that fails every time without being recognised as permanent.
     pub poison: f64,
 }
 
 /// The load that retries and dead letters add.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryLoad {
-    /// Share of the messages that makes retry 1, 2, …
+    /// Share of the messages that makes retry 1, 2, ….
     pub retries: Vec<f64>,
     /// Share that ends as a dead letter.
     pub dead: f64,
-    /// Records per message: itself, its retries, and its dead letter.
+    /// Records per message: the message itself, its retries, and its dead letter.
     pub amplification: f64,
 }
 
 impl Policy {
-    /// What this policy implies.
+    /// Computes what this policy implies.
     pub fn forecast(&self) -> Forecast {
         Forecast::of(self)
     }
 }
 
 impl Forecast {
-    /// What a policy implies.
+    /// Computes what a policy implies.
     pub fn of(policy: &Policy) -> Self {
         let sum = |attempts: u32| {
             let ranges = policy.delay_ranges(attempts, Class::Transient);
@@ -75,13 +75,13 @@ impl Forecast {
         };
         let (waiting_min, waiting_max) = sum(policy.attempts());
         let (attempts_max, timeout, hold_max) = (policy.attempts_max(), policy.timeout(), policy.hold_max());
-        // The call that ends a message is the last counted one or one that would have been deferred once more.
+        // The call that ends a message is either the last counted one or one that would have been deferred again.
         let uncounted_max = deferrals_max(hold_max) + u64::from(RECONNECTS_MAX);
         let calls_max = u64::from(attempts_max) + uncounted_max;
         let calling = times(timeout, calls_max);
         let until = |waiting: Duration| {
             let whole = waiting.saturating_add(hold_max).saturating_add(calling);
-            // An attempt may start just before the deadline and then take as long as it may.
+            // An attempt may start just before the deadline and then run up to its timeout.
             policy.ttl().map_or(whole, |ttl| whole.min(ttl.saturating_add(timeout)))
         };
         let asked = policy.retry_after_max();
@@ -104,12 +104,12 @@ impl Forecast {
         }
     }
 
-    /// Waiting plus every counted attempt at its timeout.
+    /// Total waiting plus every counted attempt at its timeout.
     pub fn dead_letter_max(&self) -> Duration {
         self.waiting_max.saturating_add(times(self.timeout, u64::from(self.attempts)))
     }
 
-    /// What retries add to the load when so many messages fail in these ways.
+    /// The load that retries add if messages fail in these shares.
     pub fn load(&self, shares: Shares) -> RetryLoad {
         let retries = self.attempts.saturating_sub(1);
         let failing = |attempt: u32| {
@@ -126,8 +126,8 @@ impl Forecast {
         RetryLoad { retries, dead, amplification }
     }
 
-    /// The share of poison above which dead letters come faster than people look at them; the other shares stay as they
-    /// are. `None`: they do so without any poison.
+    /// The share of poison above which dead letters come faster than people can triage them, with the other shares
+    /// unchanged. `None` if they do even without poison.
     pub fn divergence(&self, shares: Shares, per_second: f64, triage_per_second: f64) -> Option<f64> {
         let without_poison = self.load(Shares { poison: 0.0, ..shares }).dead;
         let room = triage_per_second / per_second - without_poison;

@@ -8,20 +8,20 @@ use crate::reload::{GROWS_BY, GROWS_EVERY, Reload};
 /// A rate far above the lowest limit, so that the figures are multiples of it.
 const RATE: f64 = 1_000.0;
 
-/// How messages that a breaker held come back, if they arrive evenly and the sink takes whatever comes.
+/// How messages held by a breaker come back, if they arrive evenly and the sink can take any load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecoveryForecast {
-    /// From the end of the outage until the breaker closes.
+    /// Time from the end of the outage until the breaker closes.
     pub closes: Duration,
-    /// The highest load after that, as times the usual one; the permits may bound it further.
+    /// The highest load after that, as a multiple of the usual one; permits may limit it further.
     pub peak: f64,
-    /// From the closing until everything that was held is delivered.
+    /// Time from the closing until everything that was held is delivered.
     pub gone: Duration,
 }
 
 impl BreakerSettings {
-    /// The wave after a full outage of this length. `None` if the breaker does not open within it, or puts no limit on the
-    /// wave.
+    /// Forecasts the wave after a full outage of this length. `None` if the breaker does not open within it, or does
+    /// not limit the wave.
     pub fn recovery(&self, outage: Duration) -> Option<RecoveryForecast> {
         let factor = self.reload.as_f64();
         let window_ms = crate::time::millis(self.fast.window);
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_minute_comes_back_at_three_times_the_rate() {
         let forecast = BreakerSettings::default().recovery(Duration::from_mins(1)).unwrap();
-        // Open after 5 s, probed at 35 s and at 95 s: 95 s of arrivals are held, and go in 30 s, 30 s and 10 s.
+        // Opens after 5 s, probes at 35 s and at 95 s: 95 s of arrivals are held, and drain in 30 s, 30 s and 10 s.
         assert_eq!(forecast.closes, Duration::from_secs(35));
         assert_eq!((forecast.peak, forecast.gone.as_millis()), (3.0, 70_000));
     }

@@ -1,9 +1,10 @@
-//! Overwrites what a stored message says, where it stands.
+//! Overwrites the contents of a stored message in place.
 
 use super::wire::{FIXED_BYTES, NULL_VALUE};
 
-/// Overwrites key, tenant, headers and payload of a message in its wire form with zeros. The id, the times and every length
-/// stay: a half-overwritten message has the same layout as the whole one, so the work can be done again after a crash.
+/// Overwrites key, tenant, headers and payload of a message in its wire form with zeros. The id, the times and every
+/// length stay: a half-overwritten message has the same layout as the whole one, so masking can be repeated after a
+/// crash.
 pub fn mask(wire: &mut [u8]) {
     let Some([id, key, tenant, headers]) = lengths(wire) else { return wire.fill(0) };
     let rest = &mut wire[FIXED_BYTES + id..];
@@ -14,7 +15,7 @@ pub fn mask(wire: &mut [u8]) {
     payload.fill(0);
 }
 
-/// The lengths of id, key, tenant and headers, if the message is as long as they say.
+/// The lengths of id, key, tenant and headers, if they fit the length of the message.
 fn lengths(wire: &[u8]) -> Option<[usize; 4]> {
     let fixed = wire.get(..FIXED_BYTES)?;
     let short = |at: usize| usize::from(u16::from_le_bytes([fixed[at], fixed[at + 1]]));

@@ -1,4 +1,4 @@
-//! From parts to the one wire form.
+//! Builds the wire form from the parts of a message.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -13,7 +13,7 @@ use crate::Time;
 pub struct MessageParts<'a, H> {
     /// The stable id.
     pub id: &'a str,
-    /// The key, for order.
+    /// The key, which defines ordering.
     pub key: Option<&'a [u8]>,
     /// `None` is a tombstone.
     pub payload: Option<&'a [u8]>,
@@ -21,9 +21,9 @@ pub struct MessageParts<'a, H> {
     pub tenant: Option<&'a str>,
     /// The headers, in order.
     pub headers: H,
-    /// When the message was made.
+    /// When the message was created.
     pub created: Time,
-    /// When it is of no use any more.
+    /// The deadline, if it has one.
     pub deadline: Option<Time>,
 }
 
@@ -38,7 +38,7 @@ impl<'a, H> MessageParts<'a, H>
 where
     H: Iterator<Item = (&'a str, Option<&'a [u8]>)> + Clone,
 {
-    /// Checks the bounds and encodes. The headers are walked twice: once to count, once to copy.
+    /// Checks the limits and encodes. The headers are iterated twice: to measure, and to copy.
     pub fn encode(self) -> Result<Message, MessageError> {
         let key = self.key.unwrap_or_default();
         let payload = self.payload.unwrap_or_default();
@@ -104,7 +104,7 @@ where
     }
 }
 
-/// Collects the parts of a message; `build` checks the bounds and encodes once.
+/// Collects the parts of a message; `build` checks the limits and encodes once.
 #[derive(Clone, Debug, Default)]
 pub struct MessageBuilder {
     id: String,
@@ -135,35 +135,35 @@ impl MessageBuilder {
         self
     }
 
-    /// Whom the message belongs to; tenants share a replay fairly.
+    /// The tenant that the message belongs to; tenants share a replay fairly.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = Some(tenant.into());
         self
     }
 
-    /// Adds a header behind the others; names may repeat.
+    /// Appends a header; names may repeat.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.headers.push((name.into(), Some(value.into())));
         self
     }
 
-    /// A header without a value, as Kafka allows.
+    /// Appends a header without a value, as Kafka allows.
     #[must_use]
     pub fn null_header(mut self, name: impl Into<String>) -> Self {
         self.headers.push((name.into(), None));
         self
     }
 
-    /// When the message was made; the TTL counts from here.
+    /// When the message was created; the TTL counts from here.
     #[must_use]
     pub fn created(mut self, created: Time) -> Self {
         self.created = created;
         self
     }
 
-    /// When the message is of no use any more.
+    /// When the message expires.
     #[must_use]
     pub fn deadline(mut self, deadline: Time) -> Self {
         self.deadline = Some(deadline);

@@ -1,7 +1,7 @@
 //! A message and its one wire form.
 //!
-//! A [`Message`] is a view over one buffer. It is encoded once where it enters; from then on the journal, the handler and
-//! the dead letter share the same bytes, and a clone is a reference count.
+//! A [`Message`] is a view over one buffer. It is encoded once, on entry; from then on the journal, the handler and the
+//! dead letter share the same bytes, and a clone only increments a reference count.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::Time;
 
-/// Bounds that hold for every message. Checked once, where a message is built or read.
+/// Limits that hold for every message. Checked once, when a message is built or read.
 pub mod limits {
     /// The longest id.
     pub const ID_BYTES_MAX: usize = 512;
@@ -33,7 +33,7 @@ pub(super) const HAS_KEY: u8 = 1;
 pub(super) const HAS_PAYLOAD: u8 = 2;
 pub(super) const HAS_TENANT: u8 = 4;
 pub(super) const HAS_DEADLINE: u8 = 8;
-/// In the length of a header's name: the header has no value, which is not the same as an empty one.
+/// A bit in the stored length of a header's name: the header has no value, which differs from an empty one.
 pub(super) const NULL_VALUE: u16 = 0x8000;
 /// version, flags, id length, tenant length, header count, key length, headers length, created, deadline
 pub(super) const FIXED_BYTES: usize = 1 + 1 + 2 + 2 + 2 + 4 + 4 + 8 + 8;
@@ -54,7 +54,7 @@ pub struct Message {
     pub(super) ends: [u32; 4],
 }
 
-/// Why there is no message.
+/// Why a message cannot be built or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -68,7 +68,7 @@ pub enum MessageError {
         part: &'static str,
         /// How long it is.
         bytes: usize,
-        /// How much is allowed.
+        /// The maximum length.
         max: usize,
     },
     /// It has more headers than it may have.
@@ -76,7 +76,7 @@ pub enum MessageError {
     TooManyHeaders {
         /// How many it has.
         count: usize,
-        /// How much is allowed.
+        /// The maximum number.
         max: usize,
     },
     /// Stored bytes are not a message.
@@ -139,27 +139,27 @@ impl Message {
         self.has(HAS_TENANT).then(|| std::str::from_utf8(self.part(2)).unwrap_or_default())
     }
 
-    /// The payload; `None` is a tombstone and not the same as an empty one.
+    /// The payload; `None` is a tombstone, which differs from an empty payload.
     pub fn payload(&self) -> Option<&[u8]> {
         self.has(HAS_PAYLOAD).then(|| &self.wire[self.ends[3] as usize..])
     }
 
-    /// Headers in the order they were given; names may repeat. One without a value looks like an empty one here.
+    /// The headers in the order they were given; names may repeat. A header without a value appears as an empty one.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
         self.headers_or_null().map(|(name, value)| (name, value.unwrap_or_default()))
     }
 
-    /// Headers as Kafka has them: a value may be missing.
+    /// The headers with missing values as `None`, as Kafka has them.
     pub fn headers_or_null(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> + Clone {
         HeaderWalk { rest: self.part(3) }
     }
 
-    /// When it was made.
+    /// When the message was created.
     pub fn created(&self) -> Time {
         Time::from_millis(u64_at(&self.wire, 16))
     }
 
-    /// When it is of no use any more.
+    /// When the message expires.
     pub fn deadline(&self) -> Option<Time> {
         self.has(HAS_DEADLINE).then(|| Time::from_millis(u64_at(&self.wire, 24)))
     }
@@ -175,7 +175,7 @@ impl Message {
 }
 
 impl fmt::Debug for Message {
-    /// Never prints the payload: it may hold what must not be in a log.
+    /// Never prints the payload: it must not end up in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
             .field("id", &self.id())

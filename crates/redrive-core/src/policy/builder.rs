@@ -1,4 +1,4 @@
-//! The library's way to write a policy: the same settings, the same validator, faults at `build`.
+//! Builds a policy in code: the same settings and the same validator as a file, with faults reported by `build`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::scalars::scalar_settings;
 use super::settings::{BackoffSettings, PolicySettings};
 use crate::{Class, Ratio};
 
-/// Collects settings; nothing is judged before [`Self::build`]. Those of one value are declared in `scalars.rs`.
+/// Collects settings; nothing is checked before [`Self::build`]. Single-value settings are declared in `scalars.rs`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyBuilder {
     settings: PolicySettings,
@@ -60,7 +60,7 @@ impl Policy {
         PolicySettings { backoff, ..PolicySettings::default() }.into()
     }
 
-    /// Delays from a function of the retry (from 1) and the class. It must be pure: it is also asked by forecasts.
+    /// Delays from a function of the retry (from 1) and the class. It must be pure: forecasts call it too.
     pub fn custom(delay: impl Fn(u32, Class) -> Duration + Send + Sync + 'static) -> PolicyBuilder {
         PolicySettings { custom: Some(Arc::new(delay)), ..PolicySettings::default() }.into()
     }
@@ -82,12 +82,12 @@ impl Default for Policy {
 }
 
 impl PolicyBuilder {
-    /// Every fault of all settings, or the policy.
+    /// Validates all settings: returns the policy, or every fault.
     pub fn build(&self) -> Result<Policy, PolicyFaults> {
         self.settings.resolve()
     }
 
-    /// What was set so far.
+    /// The settings so far.
     pub fn settings(&self) -> &PolicySettings {
         &self.settings
     }
@@ -99,14 +99,14 @@ impl PolicyBuilder {
         self
     }
 
-    /// Retries + 1; give one or the other.
+    /// Retries + 1; set either this or `retries`.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.settings.attempts = Some(attempts);
         self
     }
 
-    /// Another number of attempts for failures of one class.
+    /// The number of attempts for failures of one class.
     #[must_use]
     pub fn attempts_for(mut self, class: Class, attempts: u32) -> Self {
         self.settings.attempts_for.push((class.into(), attempts));
@@ -134,7 +134,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// After how many crashes within `window` a message is dead-lettered as a poison pill.
+    /// Dead-letters a message as a poison pill after `threshold` crashes within `window`.
     #[must_use]
     pub fn crash(mut self, threshold: u32, window: impl Into<Given<Duration>>) -> Self {
         self.settings.crash.threshold = Some(threshold);
@@ -149,7 +149,7 @@ impl From<PolicySettings> for PolicyBuilder {
     }
 }
 
-/// So that a pipeline takes a finished policy and an unfinished one alike.
+/// Lets a pipeline accept both a finished policy and a builder.
 impl TryFrom<PolicyBuilder> for Policy {
     type Error = PolicyFaults;
 

@@ -1,4 +1,4 @@
-//! The settings of one value by name, to read them from a file or to show them.
+//! Single-value settings by name, to read them from a file or to show them.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use super::scalars::{given_as, scalar_settings};
 use super::settings::PolicySettings;
 use crate::Ratio;
 
-/// One setting of one value.
+/// A single-value setting.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalarSetting {
     /// Its name in the configuration.
     pub key: &'static str,
-    /// What it is given as.
+    /// The kind of value it takes.
     pub kind: ScalarKind,
     /// Sets it. A value of another kind than [`Self::kind`] is ignored.
     pub set: fn(&mut PolicySettings, ScalarValue),
     /// Whether it is set.
     pub is_set: fn(&PolicySettings) -> bool,
-    /// The value that holds, in TOML; `None` where there is none.
+    /// The effective value, in TOML; `None` if there is none.
     pub toml: fn(&Policy) -> Option<String>,
 }
 
-/// What a value is given as.
+/// The kind of value a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarKind {
-    /// Text, which the validator reads.
+    /// Text, which the validator parses.
     Words,
     /// A whole number.
     Whole,
@@ -36,10 +36,10 @@ pub enum ScalarKind {
     Switch,
 }
 
-/// A value as it was given.
+/// A value as given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScalarValue {
-    /// Text, which the validator reads.
+    /// Text, which the validator parses.
     Words(String),
     /// A whole number.
     Whole(u32),
@@ -51,7 +51,7 @@ pub enum ScalarValue {
 
 macro_rules! listed {
     ($names:tt $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+) => {
-        /// Every setting of one value.
+        /// All single-value settings.
         pub const SCALARS: &[ScalarSetting] = &[$(ScalarSetting {
             key: stringify!($name),
             kind: <given_as!($given $of) as GivenAs>::KIND,
@@ -66,7 +66,7 @@ macro_rules! listed {
 
 scalar_settings!(listed);
 
-/// How a type of value is given.
+/// How values of a type are given.
 trait GivenAs: Sized {
     const KIND: ScalarKind;
 
@@ -105,7 +105,7 @@ impl GivenAs for bool {
     }
 }
 
-/// A number or a switch that holds, as TOML writes it.
+/// Formats an effective number or switch as TOML.
 trait PlainToml {
     fn toml(&self) -> Option<String>;
 }
@@ -122,7 +122,7 @@ impl PlainToml for bool {
     }
 }
 
-/// A share that was given as a number.
+/// A share given as a number.
 impl PlainToml for Ratio {
     fn toml(&self) -> Option<String> {
         Some(format!("{:?}", self.as_f64()))
@@ -139,7 +139,7 @@ impl<T: PlainToml> PlainToml for Option<T> {
 mod tests {
     use super::*;
 
-    /// A value of the right kind that every row accepts, and that differs from its default.
+    /// A value of the right kind that every row accepts and that differs from its default.
     fn other(setting: &ScalarSetting) -> ScalarValue {
         let words = |text: &str| ScalarValue::Words(text.to_owned());
         match (setting.kind, setting.key) {

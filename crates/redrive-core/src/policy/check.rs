@@ -1,4 +1,4 @@
-//! The tools of the validator: read one setting, and remember what is wrong with it.
+//! Helpers of the validator: read one setting, and record its faults.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use super::given::{Given, Word};
 use crate::Ratio;
 use crate::text::duration::print;
 
-/// Bounds of the settings, and what holds where neither the settings nor the profile say anything.
+/// Bounds of the settings, and the defaults where neither the settings nor the profile set a value.
 pub mod limits {
     use std::time::Duration;
 
-    /// The most delay tiers.
+    /// The maximum number of delay tiers.
     pub const TIERS_MAX: usize = 32;
-    /// The most attempts.
+    /// The maximum number of attempts.
     pub const ATTEMPTS_MAX: u32 = 1_000;
     /// The longest delay, TTL or hold: ten years.
     pub const SPAN_MAX: Duration = Duration::from_hours(87600);
     /// The longest timeout of a call.
     pub const TIMEOUT_MAX: Duration = Duration::from_hours(24);
-    /// The most calls at once.
+    /// The maximum number of concurrent calls.
     pub const CONCURRENCY_MAX: u32 = 100_000;
-    /// The most crashes before a poison pill is dead-lettered.
+    /// The maximum number of crashes before a poison pill is dead-lettered.
     pub const CRASH_THRESHOLD_MAX: u32 = 100;
 
     pub(in crate::policy) const RETRIES: u32 = 3;
@@ -34,10 +34,10 @@ pub mod limits {
     pub(in crate::policy) const CRASH_WINDOW: Duration = Duration::from_mins(5);
 }
 
-/// The shortest span that is not nothing.
+/// The shortest span above zero.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// Reads settings and collects what is wrong with them. After a fault it goes on with a value that is right.
+/// Reads settings and collects their faults. After a fault it continues with a valid value.
 #[derive(Default)]
 pub(super) struct Check {
     faults: Vec<PolicyFault>,
@@ -55,24 +55,24 @@ impl Check {
         self.faults.push(PolicyFault { key, value, item: None, problem, fix });
     }
 
-    /// How many faults were found so far.
+    /// How many faults were found.
     pub(super) fn count(&self) -> usize {
         self.faults.len()
     }
 
-    /// Says something better than the fix of the fault with this index, if there is one.
+    /// Replaces the fix of the fault with this index, if there is one.
     pub(super) fn rewrite_fix(&mut self, index: usize, fix: impl FnOnce(&str) -> String) {
         if let Some(fault) = self.faults.get_mut(index) {
             fault.fix = fix(&fault.fix);
         }
     }
 
-    /// What was read, unless something was wrong with it.
+    /// Returns the value read, or the faults if there are any.
     pub(super) fn finish<T>(self, read: T) -> Result<T, PolicyFaults> {
         if self.faults.is_empty() { Ok(read) } else { Err(PolicyFaults(self.faults)) }
     }
 
-    /// Says which item of a list the faults since `from` are about.
+    /// Marks the faults since `from` as belonging to this item of a list.
     pub(super) fn of_item(&mut self, from: usize, item: usize) {
         self.faults[from..].iter_mut().for_each(|fault| fault.item = Some(item));
     }

@@ -1,4 +1,4 @@
-//! The checks of what defines a delay: tiers, backoff, jitter and the cap.
+//! Validates what defines a delay: tiers, backoff, jitter and the cap.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn read_tiers(check: &mut Check, given: &[Given<Duration>], has_retries: bool) -
     for (item, tier) in given.iter().enumerate() {
         let found = check.count();
         let span = check.span("tiers", Some(tier), (TICK, DELAY_MAX), TICK);
-        // Where all can be read, the list as it should be says more than one of its items.
+        // If all items can be read, show the corrected list instead of a single item.
         let all: Option<Vec<Duration>> = given.iter().map(Given::read).collect();
         check.rewrite_fix(found, |fix| match all {
             Some(all) => grown(&all, has_retries),
@@ -130,7 +130,7 @@ pub(super) fn cap_ttl_share(check: &mut Check, all: &PolicySettings) -> Option<R
     share
 }
 
-/// The cap that fixes and examples show.
+/// The cap shown in fixes and examples.
 const CAP_OF_EXAMPLE: Duration = Duration::from_mins(2);
 
 fn listed(tiers: impl IntoIterator<Item = String>) -> String {
@@ -138,8 +138,8 @@ fn listed(tiers: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", tiers.join(", "))
 }
 
-/// What to write instead of tiers that do not grow or are out of bounds. No retry gets lost: equal steps are a fixed
-/// delay, and a step that is there twice is doubled.
+/// Suggests valid tiers in place of ones that do not grow or are out of bounds. The number of retries is kept: equal
+/// steps become a fixed delay, and a repeated step is doubled.
 fn grown(given: &[Duration], has_retries: bool) -> String {
     let mut tiers: Vec<Duration> = given.iter().map(|tier| (*tier).clamp(TICK, DELAY_MAX)).collect();
     tiers.sort();

@@ -1,4 +1,4 @@
-//! What is wrong with a set of settings, said so that it can be repaired.
+//! What is wrong with a set of settings, and how to repair it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::text::duration::rough;
 
-/// One fault: which key, what it was set to, why that cannot work, and what to write instead.
+/// One fault: the key, its value, why it cannot work, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFault {
-    /// The key as in the configuration, with a dot below a table: `backoff.base`.
+    /// The key as in the configuration, dotted for a table: `backoff.base`.
     pub key: String,
-    /// The value that was given.
+    /// The value as given.
     pub value: String,
-    /// Which item of a list is wrong, counted from 0, where it is one of them.
+    /// The index of the faulty item (0-based), if the value is a list.
     pub item: Option<usize>,
     /// What is wrong with it.
     pub problem: String,
@@ -27,7 +27,7 @@ impl fmt::Display for PolicyFault {
     }
 }
 
-/// Every fault that was found, in the order of the keys. Never empty.
+/// All faults found, in the order of the keys. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFaults(pub Vec<PolicyFault>);
 
@@ -43,25 +43,25 @@ impl fmt::Display for PolicyFaults {
 
 impl std::error::Error for PolicyFaults {}
 
-/// A policy that is already built cannot fail to become one; lets a caller take both it and a builder.
+/// Lets a caller take both a policy and a builder: converting a finished policy cannot fail.
 impl From<Infallible> for PolicyFaults {
     fn from(never: Infallible) -> Self {
         match never {}
     }
 }
 
-/// Something that works, but probably not as meant.
+/// A setting that works, but probably not as intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyWarning {
-    /// Crashes this far apart are not counted together; the attempts still end the loop.
+    /// Crashes this far apart are not counted together; only the attempt limit ends the loop.
     DelayPassesCrashWindow {
         /// The longest delay.
         longest: Duration,
         /// The window within which crashes count.
         window: Duration,
     },
-    /// A retry that waits longer than the message lives is never made.
+    /// A retry whose delay exceeds the message's TTL is never made.
     DelayPassesTtl {
         /// The longest delay.
         longest: Duration,

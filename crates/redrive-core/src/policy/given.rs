@@ -1,4 +1,4 @@
-//! A setting as given: in words, or as a value from code.
+//! A setting as given: as text, or as a value from code.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use crate::{Class, Jitter, Ratio, duration};
 
 /// A kind of value that can be written in a configuration file.
 pub trait Word: Clone {
-    /// What it is called in a fault, with its article.
+    /// The name of the kind in a fault, with its article.
     const KIND: &'static str;
-    /// What is accepted, as the end of "write it like …".
+    /// The accepted forms, to complete "write it like …".
     const ACCEPTED: &'static str;
 
-    /// Reads the value; `None` if it is none of this kind.
+    /// Parses the value; `None` if the text is not of this kind.
     fn read(text: &str) -> Option<Self>;
-    /// Writes the value as it would be read.
+    /// Formats the value so that [`Self::read`] reads it back.
     fn print(&self) -> String;
 }
 
-/// Words are kept as they are until the validator reads them, so that all faults can be reported together.
+/// Text is kept as written until the validator parses it, so that all faults can be reported together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given<T> {
-    /// As it was written.
+    /// Text as written.
     Words(String),
-    /// As code has given it.
+    /// A value set in code.
     Value(T),
 }
 
@@ -75,7 +75,7 @@ impl Word for Duration {
 
 impl Word for Jitter {
     const KIND: &'static str = "a jitter";
-    // Not `decorrelated`, which only some schedules can have.
+    // Without `decorrelated`, which only some schedules support.
     const ACCEPTED: &'static str = "none, full, equal, plus(50%), plus(1s) or around(10%)";
 
     fn read(text: &str) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! What to do with failures: settings as given, the one validator, and the policy that passed it.
 //!
-//! [`PolicySettings`] is what a configuration file or the [`PolicyBuilder`] says, laid over a profile. `resolve` checks
-//! all of it and reports every fault at once; only a [`Policy`] that passed exists.
+//! [`PolicySettings`] holds what a configuration file or the [`PolicyBuilder`] sets, on top of a profile. `resolve` checks
+//! all of it and reports every fault at once; a [`Policy`] exists only if it passed.
 
 mod builder;
 mod by_name;

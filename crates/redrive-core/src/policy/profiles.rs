@@ -1,19 +1,19 @@
-//! Named sets of settings, as data. Every value can be overridden; the words are those of the configuration.
+//! Named sets of settings, as data. Every value can be overridden; the values are written as in the configuration.
 
 use super::settings::{BackoffSettings, BudgetSettings, PolicySettings};
 use crate::protection::failure_kind::Counted;
 use crate::text::nearest::nearest;
 
-/// One named set of settings. Words rather than values, so that the table reads like a configuration file.
+/// A named set of settings. Text rather than values, so that the table reads like a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
     /// Its name in the configuration.
     pub name: &'static str,
-    /// What it is for, as a sentence for the reference.
+    /// Its purpose, as a sentence for the reference.
     pub about: &'static str,
     /// How long retries wait.
     pub schedule: ProfileSchedule,
-    /// `None`: as many as there are tiers.
+    /// The number of retries; `None` means one per tier.
     pub retries: Option<u32>,
     /// How delays are spread.
     pub jitter: &'static str,
@@ -21,7 +21,7 @@ pub struct Profile {
     pub retry_after_jitter: &'static str,
     /// The age at which a message expires.
     pub ttl: Option<&'static str>,
-    /// Caps delays at this share of what is left of the TTL.
+    /// Caps delays at this share of the remaining TTL.
     pub cap_ttl_share: Option<f64>,
     /// The retry budget.
     pub retries_per_minute: Option<u32>,
@@ -35,7 +35,7 @@ pub struct Profile {
     pub slow_counts: &'static [Counted],
 }
 
-/// The schedule of a profile, in words.
+/// The schedule of a profile, as text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProfileSchedule {
     /// One delay per retry.
@@ -44,7 +44,7 @@ pub enum ProfileSchedule {
     Exponential {
         /// The first delay.
         base: &'static str,
-        /// By what each delay is longer than the one before.
+        /// The factor between consecutive delays.
         multiplier: f64,
         /// The longest delay.
         cap: Option<&'static str>,
@@ -53,7 +53,7 @@ pub enum ProfileSchedule {
     Fixed(&'static str),
 }
 
-/// The profile that is meant when none is named.
+/// The profile used when none is named.
 pub const DEFAULT: &str = "tiered";
 
 const TIERED: Profile = Profile {
@@ -78,15 +78,15 @@ const PUSH: Profile = Profile {
     schedule: doubling("2s", Some("120s")),
     retries: Some(5),
     jitter: "full",
-    // Used exactly as the push service says it.
+    // Use the push service's value exactly.
     retry_after_jitter: "0%",
     ttl: Some("1h"),
-    // The rule "503 > 20 % over 5 min pauses dispatch", literally.
+    // Implements the rule "503 > 20 % over 5 min pauses dispatch" literally.
     slow_counts: &[Counted::Status(503)],
     ..TIERED
 };
 
-/// What the queues with manual review share: an exhausted budget goes to people, a replay gets three attempts.
+/// Shared by queues with manual review: an exhausted budget dead-letters, and a replay gets three attempts.
 const REVIEWED: Profile = Profile {
     jitter: "around(10%)",
     retry_after_jitter: "20%",
@@ -149,7 +149,7 @@ pub const ALL: [Profile; 12] = [
         retries: Some(5),
         ..REVIEWED
     },
-    // The first five steps are those of the peers; the last two bring it to about a day.
+    // The first five steps are common among webhook senders; the last two extend the schedule to about a day.
     Profile {
         name: "webhooks-day",
         about: "Webhooks to endpoints you do not run, such as your customers': keeps trying for about a day.",
@@ -185,7 +185,7 @@ pub fn find(name: &str) -> Option<&'static Profile> {
     ALL.iter().find(|profile| profile.name == name)
 }
 
-/// The profile that was probably meant.
+/// The profile name closest to a misspelt one.
 pub fn nearest_name(name: &str) -> Option<&'static str> {
     nearest(name, ALL.iter().map(|profile| profile.name))
 }

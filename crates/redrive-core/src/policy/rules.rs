@@ -1,4 +1,4 @@
-//! The policy itself: settings that passed every check, with nothing left to guess.
+//! The policy itself: settings that passed every check, with every value resolved.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::retry::jitter::Unspread;
 use crate::time::millis;
 use crate::{Class, Ratio, Schedule, Time};
 
-/// What happens to failures of one pipeline. Made by [`super::PolicySettings::resolve`] or by a builder.
+/// Decides what happens to failures of one pipeline. Created by [`super::PolicySettings::resolve`] or by a builder.
 ///
 /// ```
 /// use redrive_core::Policy;
@@ -36,18 +36,18 @@ pub struct Policy {
 /// Where a message waits between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// In a tier or the delay index; its partition goes on.
+    /// In a tier or the delay index; its partition continues.
     NonBlocking,
     /// In place; its partition waits.
     Blocking,
 }
 
-/// How many retries a pipeline may make in all, so that retries cannot become the load.
+/// How many retries a pipeline may make in total, so that retries cannot become the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BudgetRate {
-    /// So many retries a minute.
+    /// This many retries per minute.
     PerMinute(u32),
-    /// So many retries per success.
+    /// This many retries per success.
     ShareOfSuccesses(Ratio),
 }
 
@@ -61,10 +61,10 @@ pub enum OnExhausted {
 }
 
 impl Mode {
-    /// Each of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::NonBlocking, Self::Blocking];
 
-    /// The word in the configuration.
+    /// The name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NonBlocking => "non-blocking",
@@ -74,10 +74,10 @@ impl Mode {
 }
 
 impl OnExhausted {
-    /// Each of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Defer, Self::DeadLetter];
 
-    /// The word in the configuration.
+    /// The name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Defer => "defer",
@@ -114,7 +114,7 @@ impl Word for OnExhausted {
 
 macro_rules! values {
     ($names:tt $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+) => {
-        /// The values of the settings that have one.
+        /// The values of the single-value settings.
         #[derive(Clone, Copy, Debug)]
         pub(super) struct Scalars {
             $(pub(super) $name: $holds,)+
@@ -136,7 +136,7 @@ impl Policy {
         &self.schedule
     }
 
-    /// Counted attempts of a class without a number of its own: retries + 1.
+    /// Counted attempts of a class without its own number: retries + 1.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -146,7 +146,7 @@ impl Policy {
         self.attempts.saturating_sub(1)
     }
 
-    /// How many counted attempts a message may use when it fails with `class`, driven again `replays` times.
+    /// How many counted attempts a message may use when it fails with `class` after `replays` replays.
     pub fn attempts_allowed(&self, class: Class, replays: u32) -> u32 {
         match self.replay_attempts() {
             Some(attempts) if replays > 0 => attempts,
@@ -154,18 +154,18 @@ impl Policy {
         }
     }
 
-    /// The most counted attempts that any sequence of failures can use.
+    /// The most counted attempts that any sequence of failures can use up.
     pub fn attempts_max(&self) -> u32 {
         let own = self.attempts_for.values().copied();
         own.chain(self.replay_attempts()).fold(self.attempts, u32::max)
     }
 
-    /// The deadline of a message that brings none of its own.
+    /// The deadline of a message that does not set its own.
     pub fn deadline(&self, created: Time) -> Option<Time> {
         self.ttl().map(|ttl| created.plus(ttl))
     }
 
-    /// The same policy with another place to wait. No check depends on the mode, so this cannot fail.
+    /// The same policy in another mode. No check depends on the mode, so this cannot fail.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { scalars: Scalars { mode, ..self.scalars }, ..self }
@@ -186,17 +186,17 @@ impl Policy {
         self.crash_threshold
     }
 
-    /// Within which time these crashes count.
+    /// The window within which these crashes count.
     pub fn crash_window(&self) -> Duration {
         self.crash_window
     }
 
-    /// What works, but probably not as meant.
+    /// Settings that work, but probably not as intended.
     pub fn warnings(&self) -> &[PolicyWarning] {
         &self.warnings
     }
 
-    /// The delay before retry n (from 1) as jitter needs it; `ttl` is that of the message where it has its own.
+    /// The delay before retry n (from 1), as jitter needs it; `ttl` is the message's own TTL, if it has one.
     pub fn unspread(&self, n: u32, class: Class, ttl: Option<Duration>, previous_ms: u64) -> Unspread {
         let ttl_cap_ms = match (self.cap_ttl_share(), ttl.or(self.ttl())) {
             (Some(share), Some(ttl)) => share.of_ms(millis(ttl)),

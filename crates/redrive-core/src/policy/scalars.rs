@@ -1,12 +1,12 @@
-//! The settings of one value, each declared in one row: how it is given, what it becomes, and the check between.
+//! The single-value settings, each declared in one row: how it is given, its type in the policy, and its check.
 //!
-//! From a row follow the field of `PolicySettings` and how it is laid over a profile (`settings.rs`), the value and the
-//! getter of `Policy` (`rules.rs`), the method of `PolicyBuilder` (`builder.rs`), the check (`validate.rs`), and the entry
-//! of `SCALARS` by which a configuration is read and shown (`by_name.rs`).
+//! Each row generates the field of `PolicySettings` and its merging with a profile (`settings.rs`), the value and the
+//! getter of `Policy` (`rules.rs`), the method of `PolicyBuilder` (`builder.rs`), the check (`validate.rs`), and the
+//! entry of `SCALARS` which reads and shows configurations (`by_name.rs`).
 
 /// Calls the macro `$rows` with all rows. `name: words(T)` is text in the configuration and text or a `T` in code;
-/// `name: value(T)` is a number or a switch. A check may use the values of the rows above it. Types but `Duration` and
-/// `Ratio` are named by their path, so that no file has to import a new one.
+/// `name: value(T)` is a number or a switch. A check may use the values of the rows above it. Types other than
+/// `Duration` and `Ratio` are written with their full path, so that no file needs a new import.
 macro_rules! scalar_settings {
     ($rows:ident) => { $rows! {
         (check, all, schedule)
@@ -15,18 +15,19 @@ macro_rules! scalar_settings {
         /// How delays that a receiver asked for are spread.
         retry_after_jitter: words(Ratio) => Ratio =
             check.share_up_to_whole("retry_after_jitter", all.retry_after_jitter.as_ref(), Ratio::percent(10));
-        /// The longest `Retry-After` that is honoured for the message that got it.
+        /// The longest `Retry-After` that is honoured for the message that received it.
         retry_after_max: words(Duration) => Duration =
             check.span("retry_after_max", all.retry_after_max.as_ref(), (TICK, DELAY_MAX), limits::RETRY_AFTER_MAX);
-        /// A shorter `Retry-After` waits this long: a receiver that always asks for one second must not use up the attempts.
+        /// A shorter `Retry-After` is raised to this: a receiver that always asks for one second must not use up the
+        /// attempts.
         retry_after_min: words(Duration) => Duration = check.span(
             "retry_after_min",
             all.retry_after_min.as_ref(),
             (Duration::ZERO, retry_after_max),
             Duration::ZERO,
         );
-        /// The longest that other messages of the same endpoint wait for one message's `Retry-After`: one answer must not
-        /// stop a pipeline for a day.
+        /// The longest time that other messages of the same endpoint wait because of one message's `Retry-After`: one
+        /// answer must not stop a pipeline for a day.
         retry_after_shared_max: words(Duration) => Duration = check.span(
             "retry_after_shared_max",
             all.retry_after_shared_max.as_ref(),
@@ -54,7 +55,7 @@ macro_rules! scalar_settings {
             check.span("timeout", all.timeout.as_ref(), (TICK, limits::TIMEOUT_MAX), limits::TIMEOUT);
         /// Whether messages are held, and not dead-lettered, while the sink is down.
         outage_gate: value(bool) => bool = all.outage_gate.unwrap_or(true);
-        /// How many attempts a replayed letter has, where that differs.
+        /// How many attempts a replayed letter has, if different.
         replay_attempts: value(u32) => Option<u32> = all
             .replay_attempts
             .map(|attempts| check.number("replay_attempts", Some(attempts), limits::ATTEMPTS_MAX, 1));

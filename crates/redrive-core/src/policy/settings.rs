@@ -1,4 +1,4 @@
-//! Settings as given, and how they are laid over others.
+//! Settings as given, and how they override others.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::{Class, Ratio};
 
 macro_rules! fields {
     ($names:tt $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+) => {
-        /// What was set; everything else comes from the profile.
+        /// Explicit settings; everything else comes from the profile.
         #[derive(Clone, Default)]
         pub struct PolicySettings {
-            /// The profile that everything else comes from.
+            /// The profile that provides everything else.
             pub profile: Option<String>,
             /// One delay per retry.
             pub tiers: Option<Vec<Given<Duration>>>,
             /// Delays that grow, or one fixed delay.
             pub backoff: Option<BackoffSettings>,
-            /// A delay function; only code can give one.
+            /// A delay function; can only be set in code.
             pub custom: Option<CustomDelay>,
             /// How often a failed message is tried again.
             pub retries: Option<u32>,
-            /// How often a message is tried at all; the other way to say `retries`.
+            /// How many attempts a message gets in total; alternative to `retries`.
             pub attempts: Option<u32>,
-            /// Another number of attempts for failures of one class.
+            /// The number of attempts for failures of one class.
             pub attempts_for: Vec<(Given<Class>, u32)>,
             /// The retry budget.
             pub budget: BudgetSettings,
@@ -35,7 +35,7 @@ macro_rules! fields {
         }
 
         impl PolicySettings {
-            /// Takes what is not set from `base`.
+            /// Takes settings that are not set from `base`.
             fn fill_scalars(&mut self, base: &Self) {
                 $(if self.$name.is_none() {
                     self.$name.clone_from(&base.$name);
@@ -52,7 +52,7 @@ scalar_settings!(fields);
 pub struct BackoffSettings {
     /// The first delay.
     pub base: Option<Given<Duration>>,
-    /// By what each delay is longer than the one before.
+    /// The factor between consecutive delays.
     pub multiplier: Option<f64>,
     /// The longest delay.
     pub cap: Option<Given<Duration>>,
@@ -63,31 +63,31 @@ pub struct BackoffSettings {
 /// The retry budget, as set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BudgetSettings {
-    /// So many retries a minute.
+    /// This many retries per minute.
     pub retries_per_minute: Option<u32>,
-    /// So many retries per success.
+    /// This many retries per success.
     pub share_of_successes: Option<Given<Ratio>>,
     /// What happens to a retry that the budget does not allow.
     pub on_exhausted: Option<Given<OnExhausted>>,
 }
 
-/// When a message that crashes the process is given up, as set.
+/// When a message that crashes the process is dead-lettered, as set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CrashSettings {
     /// Crashes after which it is a poison pill.
     pub threshold: Option<u32>,
-    /// Within which time these crashes count.
+    /// The window within which these crashes count.
     pub window: Option<Given<Duration>>,
 }
 
 impl PolicySettings {
-    /// These settings, with what they leave open taken from `base`.
+    /// These settings, with missing ones taken from `base`.
     #[must_use]
     pub fn over(mut self, mut base: Self) -> Self {
         let has_schedule = self.tiers.is_some() || self.backoff.is_some() || self.custom.is_some();
         let same_kind = !has_schedule || (self.backoff.is_some() && base.backoff.is_some());
-        // The number of retries and the cap belong to the schedule they were chosen for: three tiers of one's own are
-        // not to be refused because a profile with another schedule asks for five retries.
+        // The number of retries and the cap belong to the schedule they were chosen for: a user's three tiers must not
+        // be rejected because a profile with another schedule asks for five retries.
         if !same_kind {
             base.cap_ttl_share = None;
         }
@@ -117,7 +117,7 @@ impl PolicySettings {
 }
 
 impl BackoffSettings {
-    /// A fixed delay and a growing one exclude each other: the kind that was given wins as a whole.
+    /// A fixed delay and a growing one exclude each other: the kind that was given replaces the other as a whole.
     fn over(self, base: Self) -> Self {
         if self.fixed.is_some() || base.fixed.is_some() {
             return self;

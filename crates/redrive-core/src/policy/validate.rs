@@ -1,4 +1,4 @@
-//! The one validator: settings in, a policy or every fault out.
+//! The one validator: turns settings into a policy or a list of every fault.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::text::nearest::nearest;
 use crate::{Class, Ratio, Schedule, profiles};
 
 impl PolicySettings {
-    /// Checks everything and reports all faults at once; a fault in one key does not hide one in another.
+    /// Checks everything and reports all faults at once; a fault in one key does not hide faults in others.
     pub fn resolve(&self) -> Result<Policy, PolicyFaults> {
         let mut check = Check::default();
         let profile = profile(&mut check, self.profile.as_deref());
@@ -55,7 +55,7 @@ impl PolicySettings {
             ),
             warnings: Vec::new(),
         };
-        // Only what is within its bounds can be looked at for warnings.
+        // Warnings make sense only for values within their bounds.
         check.finish(policy).map(with_warnings)
     }
 }
@@ -100,7 +100,7 @@ fn profile(check: &mut Check, name: Option<&str>) -> &'static profiles::Profile 
     })
 }
 
-/// Settings that exclude each other. Only what was given counts; a profile never contradicts its user.
+/// Reports settings that exclude each other. Only explicit settings count; a profile never contradicts its user.
 fn contradictions(check: &mut Check, given: &PolicySettings) {
     let schedules = [
         ("tiers", given.tiers.is_some()),
@@ -137,7 +137,7 @@ fn attempts(check: &mut Check, given: &PolicySettings, all: &PolicySettings, sch
         (None, Some(attempts)) => attempts,
         (None, None) => tiers.unwrap_or(limits::RETRIES) + 1,
     };
-    // Both numbers at once were reported already; which of them is out of bounds is known once one of them is gone.
+    // Having both was reported already; bounds can be checked once one of them is removed.
     if given.retries.is_some() && given.attempts.is_some() {
         return attempts;
     }

@@ -1,19 +1,19 @@
-//! Records when the sink could not be called, to compute how long each message was held. Messages that wait for it are not
-//! touched, so their time is counted here and not for each of them.
+//! Records when the sink could not be called, to compute how long each message was held. Waiting messages are not
+//! updated one by one, so their time is tracked here.
 
 use std::collections::VecDeque;
 
 use crate::Time;
 use crate::time::millis;
 
-/// Spans that are stored separately. Beyond it the two oldest become one, which keeps their sum.
+/// The maximum number of stored spans. Beyond it the two oldest are merged, which keeps their sum.
 const SPANS_MAX: usize = 16;
 
 /// Recent spans in which nothing could be delivered.
 #[derive(Clone, Debug, Default)]
 pub struct BlockedSpans {
     over: VecDeque<BlockedSpan>,
-    /// Start of the span that has not ended yet.
+    /// Start of the current span, if calls are blocked now.
     open_end: Option<Time>,
 }
 
@@ -21,17 +21,17 @@ pub struct BlockedSpans {
 struct BlockedSpan {
     from: Time,
     until: Time,
-    /// How much of it the sink could not be called.
+    /// How long the sink could not be called within the span.
     blocked_ms: u64,
 }
 
 impl BlockedSpans {
-    /// Calls are blocked from `from` on. Does nothing if they are already.
+    /// Blocks calls from `from` on. Does nothing if they are already blocked.
     pub fn block(&mut self, from: Time) {
         self.open_end = self.open_end.or(Some(from));
     }
 
-    /// Calls are possible again.
+    /// Ends the current span: calls are possible again.
     pub fn unblock(&mut self, until: Time) {
         let Some(from) = self.open_end.take().filter(|from| *from < until) else { return };
         self.over.push_back(BlockedSpan { from, until, blocked_ms: millis(until.since(from)) });
@@ -44,8 +44,8 @@ impl BlockedSpans {
         }
     }
 
-    /// How long a message was blocked between `since`, when it was ready, and `until`, in milliseconds. Never more
-    /// than has passed.
+    /// How long a message was blocked between `since`, when it became ready, and `until`, in milliseconds. Never more
+    /// than the elapsed time.
     pub fn blocked_ms_between(&self, since: Time, until: Time) -> u64 {
         // Most messages are younger than the last outage.
         if self.open_end.is_none() && self.over.back().is_none_or(|last| last.until <= since) {

@@ -1,31 +1,31 @@
-//! The retry budget of a pipeline: how many retries it may make in all, so that retries cannot become the load.
+//! The retry budget of a pipeline: how many retries it may make in total, so that retries cannot become the load.
 
 use std::time::Duration;
 
 use crate::policy::BudgetRate;
 use crate::{Budget, Ratio, Time};
 
-/// Thousandths of a token, so that a share of a token can be saved up.
+/// Units per token, so that fractions of a token accumulate.
 const TOKEN: u64 = 1_000;
-/// Most that successes can save up …
+/// The most tokens that successes can accumulate.
 const SAVED_MAX: u64 = 100;
-/// … and what a pipeline begins with, since nothing has succeeded yet.
+/// The initial tokens of a budget fed by successes, when nothing has succeeded yet.
 const SAVED_FIRST: u64 = 10;
-/// When to look again where only a success brings a token.
+/// When to check again if only a success brings a token.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A bucket of tokens, one per counted retry.
 #[derive(Clone, Debug)]
 pub struct RetryBudget {
     rate: Option<BudgetRate>,
-    /// The part of the rate that is ours, where several processes share a pipeline.
+    /// Our part of the rate, if several processes share a pipeline.
     owned: (u32, u32),
     millis: u64,
     filled: Option<Time>,
 }
 
 impl RetryBudget {
-    /// It begins full.
+    /// Creates a full budget.
     pub fn new(rate: Option<BudgetRate>) -> Self {
         let millis = match rate {
             Some(BudgetRate::PerMinute(tokens)) => u64::from(tokens) * TOKEN,
@@ -35,13 +35,14 @@ impl RetryBudget {
         Self { rate, owned: (1, 1), millis, filled: None }
     }
 
-    /// This process owns `owned` of `all` partitions, and so that part of the budget. At least one retry a minute is left.
+    /// Sets the share of the budget for this process, which owns `owned` of `all` partitions. At least one retry per
+    /// minute is left.
     pub fn own(&mut self, owned: u32, all: u32) {
         self.owned = (owned.clamp(1, all.max(1)), all.max(1));
         self.millis = self.millis.min(self.capacity());
     }
 
-    /// Retries a minute that are ours, where the rate is one.
+    /// Our retries per minute, if the rate is one per minute.
     pub fn per_minute(&self) -> Option<u32> {
         match self.rate {
             Some(BudgetRate::PerMinute(tokens)) => {
@@ -60,21 +61,21 @@ impl RetryBudget {
         let Some(per_minute) = self.per_minute() else { return };
         let since = now.since(self.filled.unwrap_or(now));
         let gained = (since.as_millis() as u64).saturating_mul(u64::from(per_minute)) / 60;
-        // What was gained less than a thousandth of a token is not lost: the time it took is kept.
+        // Less than one unit gained is not lost: the elapsed time carries over.
         if gained > 0 || self.filled.is_none_or(|filled| now < filled) {
             self.filled = Some(now);
         }
         self.millis = self.millis.saturating_add(gained).min(self.capacity());
     }
 
-    /// A message succeeded.
+    /// Records a success.
     pub fn succeeded(&mut self) {
         if let Some(BudgetRate::ShareOfSuccesses(share)) = self.rate {
             self.millis = (self.millis + gained_by_success(share)).min(self.capacity());
         }
     }
 
-    /// A decision made use of it.
+    /// Spends the tokens that a decision used.
     pub fn spend(&mut self, tokens: u32) {
         if self.rate.is_some() {
             self.millis = self.millis.saturating_sub(u64::from(tokens) * TOKEN);

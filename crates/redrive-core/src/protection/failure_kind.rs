@@ -1,4 +1,4 @@
-//! What kind of failure a call came to, for those who count failures, independent of what is decided.
+//! The kind of failure of a call, for counting failures; independent of what is decided.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,32 +6,32 @@ use std::str::FromStr;
 /// How a call failed. Exhaustive on purpose: engines store it by number, so a new kind must be a compile error there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum FailureKind {
-    /// It was answered with this status.
+    /// An answer with this status.
     Status(u16),
     /// There was no answer in time.
     Timeout,
     /// No connection was made, or it broke before the request began to leave.
     Refused,
-    /// The name of the host has no address.
+    /// The host name has no address.
     Dns,
-    /// The TLS handshake failed, or one side did not accept the other's certificate.
+    /// The TLS handshake failed, or one side rejected the other's certificate.
     Tls,
-    /// A proxy on our side could not be used.
+    /// A proxy on our side failed.
     Proxy,
-    /// It broke off after it had got the request.
+    /// The connection broke after the request was sent.
     Reset,
-    /// Whatever a handler calls a failure.
+    /// Any other failure, such as one that a handler reports.
     #[default]
     Other,
 }
 
-/// Which failures are counted: `503`, `5xx`, `timeout`, `refused` (nothing arrived, or the connection broke) or
+/// A kind of failure to count: `503`, `5xx`, `timeout`, `refused` (nothing arrived, or the connection broke) or
 /// `other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counted {
     /// This HTTP status.
     Status(u16),
-    /// All of one hundred: 5 is 500 to 599.
+    /// All of one hundred: 5 means 500 to 599.
     Hundred(u8),
     /// It took too long.
     Timeout,
@@ -41,16 +41,16 @@ pub enum Counted {
     Other,
 }
 
-/// The text names no failure that can be counted.
+/// The text is not a kind of failure that can be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a failure that can be counted; write it like 503, 5xx, timeout, refused or other")]
 pub struct CountedError {
-    /// What was written.
+    /// The text as written.
     pub text: String,
 }
 
 impl FailureKind {
-    /// The kind in one word, for logs; a status has its number beside it.
+    /// The kind in one word, for logs; the number of a status is logged separately.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Status(_) => "status",
@@ -64,7 +64,7 @@ impl FailureKind {
         }
     }
 
-    /// The kind of this name; `status` needs its number.
+    /// Parses a name; `status` needs its number.
     pub fn from_name(name: &str, status: Option<u16>) -> Option<Self> {
         match name {
             "status" => status.map(Self::Status),
@@ -93,7 +93,7 @@ impl FailureKind {
         }
     }
 
-    /// Whether there was no connection that a request could have been sent on, so that the message cannot be the cause.
+    /// Whether no connection was established to send the request on, so that the message cannot be the cause.
     pub const fn is_unconnected(self) -> bool {
         match self {
             Self::Refused | Self::Dns | Self::Tls | Self::Proxy => true,
@@ -103,7 +103,7 @@ impl FailureKind {
 }
 
 impl Counted {
-    /// Whether a failure of this kind is counted.
+    /// Whether this setting counts a failure of this kind.
     pub fn matches(self, kind: FailureKind) -> bool {
         match (self, kind) {
             (Self::Status(status), FailureKind::Status(got)) => status == got,
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(FailureKind::from_name("503", Some(503)), None);
     }
 
-    /// `counts = ["refused"]` meant all of these before each had a name of its own.
+    /// `counts = ["refused"]` covered all of these before each had its own name.
     #[test]
     fn refused_counts_everything_that_did_not_arrive_or_broke_off() {
         use FailureKind::{Dns, Other, Proxy, Refused, Reset, Status, Timeout, Tls};

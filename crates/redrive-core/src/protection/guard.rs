@@ -1,6 +1,6 @@
-//! The dead-letter rate guard: when a pipeline suddenly gives up most of its messages, a person should look before the
-//! rest follows. A wrong table of classes, or a deploy that refuses everything, empties a queue into the dead letters
-//! within a minute, each of them rightly decided.
+//! The dead-letter guard: if a pipeline suddenly dead-letters most of its messages, it pauses for a person to look
+//! first. A wrong table of classes, or a deploy that rejects everything, can turn a whole queue into dead letters
+//! within a minute, even though each decision is correct.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::{Ratio, Time};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardSettings {
-    /// More than this share of what came to an end is a dead letter; `100%` turns the guard off.
+    /// Pauses if more than this share of the finished messages are dead letters; `100%` turns the guard off.
     pub share: Ratio,
-    /// The time over which that share is taken.
+    /// The time over which the share is measured.
     pub over: Duration,
-    /// … and so many times as many as usual.
+    /// Pauses only if dead letters also exceed the usual number by this factor.
     pub times_baseline: u32,
 }
 
@@ -40,42 +40,42 @@ impl GuardSettings {
     }
 }
 
-/// Fewer dead letters within the span than this are no flood.
+/// Fewer dead letters than this within the span are not a flood.
 pub const FLOOD_MIN: u32 = 100;
-/// Spans that the baseline looks back on.
+/// The length of the baseline, in spans.
 const BASELINE_SPANS: u32 = 60;
 
-/// Notices a flood of dead letters.
+/// Detects a flood of dead letters.
 #[derive(Clone, Debug)]
 pub struct Guard {
     settings: GuardSettings,
     now: Window,
-    /// The same over a longer time, which says what is usual.
+    /// The same counts over a longer time, as the baseline.
     usual: Window,
-    /// An operator has accepted the flood, until it is over.
+    /// An operator has accepted the flood; reset once it is over.
     is_waved_through: bool,
 }
 
-/// Why the guard has stepped in.
+/// Why the guard paused the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flood {
     /// Messages that became dead letters.
     pub dead: u32,
-    /// Messages that came to an end.
+    /// Messages that finished.
     pub of: u32,
-    /// Within which time.
+    /// The time in which they finished.
     pub within: Duration,
 }
 
 impl Guard {
-    /// A guard that has seen nothing.
+    /// Creates a guard without history.
     pub fn new(settings: GuardSettings) -> Self {
         let usual = settings.over.saturating_mul(BASELINE_SPANS);
         Self { now: Window::new(settings.over), usual: Window::new(usual), settings, is_waved_through: false }
     }
 
-    /// A message came to its end. Says once that there is a flood; the caller pauses the pipeline and, later, calls
-    /// [`Self::resumed`].
+    /// Records the end of a message. Returns the flood with every dead letter while there is one; the caller pauses the
+    /// pipeline and, later, calls [`Self::resumed`].
     pub fn ended(&mut self, is_dead: bool, now: Time) -> Option<Flood> {
         self.now.add(now, is_dead);
         self.usual.add(now, is_dead);
@@ -84,7 +84,7 @@ impl Guard {
         }
         let sum = self.now.sum(now);
         if !self.is_flood(sum, now) {
-            // What was waved through is over once the share is down, and not because a window has only just begun.
+            // An accepted flood is over once the share has dropped, not because a window has just begun.
             if sum.calls >= FLOOD_MIN && !sum.exceeds(self.settings.share) {
                 self.is_waved_through = false;
             }
@@ -100,13 +100,13 @@ impl Guard {
         if sum.failed < FLOOD_MIN || !sum.exceeds(self.settings.share) {
             return false;
         }
-        // What is usual is what came before this flood, per span.
+        // The baseline: dead letters before this flood, per span.
         let usual = self.usual.sum(now).failed.saturating_sub(sum.failed);
         let per_span = u64::from(usual) / u64::from(BASELINE_SPANS);
         u64::from(sum.failed) > per_span.saturating_mul(u64::from(self.settings.times_baseline))
     }
 
-    /// The pipeline is resumed: counting begins again. With `anyway` this flood may pass.
+    /// Restarts counting after the pipeline was resumed. With `anyway` this flood is accepted.
     pub fn resumed(&mut self, anyway: bool) {
         self.now.clear();
         self.is_waved_through = anyway;
@@ -130,7 +130,7 @@ mod tests {
         let mut guard = Guard::new(GuardSettings::default());
         (0..1_000)
             .for_each(|n| assert_eq!(guard.ended(n % 100 == 0, at(n / 10)), None, "1 % is a day like any"));
-        // About 575 of what ended in the last minute are good.
+        // About 575 of the messages that finished in the last minute are good.
         let flood = flood(&mut guard, 100, 5_000).unwrap();
         assert!(flood.dead > 500 && flood.dead * 2 > flood.of, "{flood:?}");
     }
@@ -146,7 +146,7 @@ mod tests {
     fn what_is_usual_is_no_flood() {
         let mut guard = Guard::new(GuardSettings::default());
         let mut floods = 0;
-        // It is resumed each time; after a while this is its usual share.
+        // The pipeline is resumed each time; after a while this is its usual share.
         for second in 0..3_600 {
             (0..10).for_each(|_| {
                 if guard.ended(true, at(second)).is_some() {

@@ -1,20 +1,20 @@
-//! How often one endpoint may be called: a rate per second for each, with a tenth of a second's worth at once.
+//! Limits the call rate of each endpoint: a number per second, with bursts of a tenth of a second's worth.
 //!
-//! A message that has to wait gets a time slot after those given before, so that messages come back one by one and not all
-//! at once; a message that has waited goes before one that has not. A slot is no obligation: the message that has it may die
-//! or go elsewhere, so an endpoint that gets no calls is free, whatever slots were given.
+//! A message that has to wait gets a time slot after those given before, so that messages come back one by one and not
+//! all at once; a message that has waited goes before one that has not. A slot is not binding: its message may die or
+//! go elsewhere, so an endpoint that gets no calls is free, whatever slots were given.
 
 use std::collections::HashMap;
 
 use crate::Time;
 
-/// Endpoints that are remembered. One is remembered only while calls to it are in its way.
+/// The maximum number of remembered endpoints. An endpoint is remembered only while earlier calls delay new ones.
 const REMEMBERED_MAX: usize = 100_000;
-/// So far ahead of an even pace calls may be.
+/// How far calls may run ahead of an even pace.
 const AT_ONCE_US: u64 = 100_000;
-/// So late may those be that have a place, before the others stop waiting for them.
+/// How late a message with a slot may come before the slot no longer delays others.
 const LATE_US: u64 = 1_000_000;
-/// One call an hour; nothing is slower.
+/// The slowest rate: one call per hour.
 pub const RATE_MIN: f64 = 1.0 / 3_600.0;
 
 /// Spaces calls evenly.
@@ -29,20 +29,20 @@ pub struct Pace {
 struct Turns {
     /// When the next call would be in time at an even pace.
     next: u64,
-    /// The last place of those that wait for the first time …
+    /// The last slot given to messages that wait for the first time.
     last: u64,
-    /// … and of those that came back too early.
+    /// The last slot given to messages that came back too early.
     last_again: u64,
 }
 
 impl Pace {
-    /// So many calls per second.
+    /// Limits each endpoint to `per_second` calls.
     pub fn new(per_second: f64) -> Self {
         Self { gap_us: ((1e6 / per_second.max(RATE_MIN)) as u64).max(1), known: HashMap::new() }
     }
 
-    /// When a message may go, if that is not now: it has its place then, unless that is after `latest`, when nobody needs
-    /// it any more. `waited` if it had a place before.
+    /// When a message may go; `None` means now. The slot is reserved unless it is after `latest`, when the message no
+    /// longer needs it. `waited` says whether it had a slot before.
     pub fn ask(&mut self, endpoint: u64, waited: bool, now: Time, latest: Time) -> Option<Time> {
         let now = us(now);
         let turns = self.known.get_mut(&endpoint)?;
@@ -65,7 +65,7 @@ impl Pace {
         Some(Time::from_millis(place.div_ceil(1_000)))
     }
 
-    /// The endpoints at which messages wait for their turn, and when the last of them has it. Looks at all.
+    /// The endpoints at which messages wait for their slot, and the time of the last slot. Scans all.
     pub fn waits(&self, now: Time) -> impl Iterator<Item = (u64, Time)> {
         let now = us(now);
         self.known.iter().filter_map(move |(endpoint, turns)| {
@@ -75,12 +75,12 @@ impl Pace {
         })
     }
 
-    /// A call begins.
+    /// Records the start of a call.
     pub fn started(&mut self, endpoint: u64, now: Time) {
         let now = us(now);
         if self.known.len() >= REMEMBERED_MAX {
             self.known.retain(|_, turns| turns.next.max(turns.last) > now);
-            // So many at once: rather a few calls too early than more memory, or a look at all of them for each.
+            // With this many at once, forgetting all allows a few early calls but avoids scanning them for each call.
             if self.known.len() > REMEMBERED_MAX / 2 {
                 self.known.clear();
             }
@@ -106,7 +106,7 @@ mod tests {
         Time::from_millis(1_800_000_000_000 + ms)
     }
 
-    /// Whether it may go; if so, it does.
+    /// Asks whether a message may go, and starts its call if so.
     fn goes(pace: &mut Pace, ms: u64, waited: bool) -> Option<Time> {
         let wait = pace.ask(TO, waited, at(ms), Time::MAX);
         if wait.is_none() {
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(pace.ask(8, false, at(301), Time::MAX), None, "others are others");
     }
 
-    /// More came at once than may wait: those beyond it are dead letters, and so are some that had a place.
+    /// More messages arrived at once than may wait: the excess becomes dead letters, including some that had a slot.
     #[test]
     fn places_that_nobody_comes_back_to_keep_nobody_waiting() {
         let mut pace = Pace::new(1.0);
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!([goes(&mut pace, 0, false), goes(&mut pace, 10, false)], [None, Some(at(3_600_000))]);
     }
 
-    /// An endpoint is back after an outage: its messages were put off, and newcomers come at the rate.
+    /// An endpoint recovers from an outage: its messages were deferred, and new ones arrive at the full rate.
     #[test]
     fn whoever_waited_goes_before_newcomers() {
         let mut pace = Pace::new(1.0);
@@ -178,7 +178,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever messages come, and however late they come back: never more than the rate and what may go at once.
+        /// Whenever messages arrive, and however late they come back: never more calls than the rate and the burst
+        /// allow.
         #[test]
         fn no_second_has_more_calls_than_the_rate(
             per_second in 1u32..500, arrivals in prop::collection::vec(0u64..3_000, 1..400), late_ms in 0u64..50

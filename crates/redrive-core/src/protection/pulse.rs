@@ -1,29 +1,29 @@
 //! Whether anything gets through at all: the last outcomes of distinct messages, whatever their attempt.
 //!
-//! The breaker needs many messages within seconds. A pipeline with a message a minute has outages too, and nothing of it
-//! shall be given up for exhaustion meanwhile; so this one looks at numbers and not at seconds.
+//! The breaker needs many messages within seconds. A pipeline with a message a minute has outages too, and its messages
+//! must not be dead-lettered for exhaustion meanwhile; so this one counts messages instead of watching seconds.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// Outcomes that are remembered.
+/// How many outcomes are remembered.
 const LAST: usize = 32;
-/// So many are needed to say anything.
+/// The minimum number of outcomes needed to judge.
 const MIN: usize = 20;
-/// Weaker than this, in percent of them that succeeded, is no pulse.
+/// If a lower percentage than this succeeded, the sink is considered down.
 const LEAST_PERCENT: usize = 10;
-/// What is older says nothing about now.
+/// Older outcomes are ignored.
 const OLD: Duration = Duration::from_hours(1);
-/// How long an outage may stay undetected.
+/// How long an outage may go undetected by the breaker.
 const NEW: Duration = Duration::from_mins(1);
-/// So many messages that failed within a day, with nothing delivered since, are an outage however long it lasts, if
-/// anything ever was delivered. A single bad message, or two, end after their schedule.
+/// This many messages that failed within a day, with nothing delivered since, are an outage however long it lasts,
+/// provided that something was delivered before. One or two bad messages follow their schedule and end.
 const FEW: usize = 5;
-/// Messages that are held are tried again after minutes or hours: their failures count for this long.
+/// Held messages are retried after minutes or hours, so their failures count for this long.
 const DAY: Duration = Duration::from_hours(24);
 
-/// Whether a sink still gets something done.
+/// Tracks whether a sink still delivers anything.
 #[derive(Clone, Debug, Default)]
 pub struct Pulse {
     last: Vec<Beat>,
@@ -32,16 +32,16 @@ pub struct Pulse {
     last_good: Option<Time>,
 }
 
-/// Messages fail, and what would be given up is held.
+/// Messages fail, and are held instead of being dead-lettered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// When something last got through; `None` if that was never seen.
+    /// When something last got through; `None` if nothing was seen to.
     pub last_good: Option<Time>,
-    /// Messages that failed since, as far as they are remembered.
+    /// Messages that failed since, as far as remembered.
     pub failed: u64,
 }
 
-/// What the next process has to know: when something last got through, and which messages have failed since.
+/// The state that the next process needs: when something last got through, and which messages have failed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinceSuccess {
     /// When something last got through.
@@ -69,7 +69,7 @@ struct Beat {
 }
 
 impl Pulse {
-    /// An attempt of `message` ended. A message is remembered once, with its latest outcome.
+    /// Records an attempt of `message`. A message is remembered once, with its latest outcome.
     pub fn beat(&mut self, message: u64, is_first: bool, is_good: bool, at: Time) {
         let beat = Beat { message, at, is_good };
         if is_good {
@@ -87,8 +87,8 @@ impl Pulse {
         self.next = (self.next + 1) % LAST;
     }
 
-    /// Whether nothing has succeeded since a message first failed, although something had before. At first two messages
-    /// are enough: an outage that has just begun looks like this before the breaker can know.
+    /// Whether nothing has succeeded since a message first failed, although something had before. In the first minute
+    /// two messages are enough: an outage that has just begun looks like this before the breaker can detect it.
     pub fn stopped(&self, since: Time, now: Time) -> Stopped {
         let Some(last_good) = self.last_good.filter(|at| *at < since) else { return Stopped::No };
         let is_new = now >= since && now.since(since) < NEW;
@@ -105,7 +105,7 @@ impl Pulse {
         self.last.iter().filter(move |beat| !beat.is_good && beat.at >= last_good && now.since(beat.at) < DAY)
     }
 
-    /// How it stands, for a process that comes after this one.
+    /// The state for the process that comes after this one.
     pub fn since_success(&self, now: Time) -> SinceSuccess {
         let failed = self.failed_since(self.last_good.unwrap_or(Time::ZERO), now);
         SinceSuccess {
@@ -121,7 +121,7 @@ impl Pulse {
         is_outage.then_some(Outage { last_good: self.last_good, failed: failed as u64 })
     }
 
-    /// Begins where an earlier process ended.
+    /// Continues from the state of an earlier process.
     pub fn resume(&mut self, left: &SinceSuccess) {
         self.last_good = self.last_good.max(left.last_good);
         for (message, at) in left.failed.iter().take(LAST) {
@@ -197,7 +197,7 @@ mod tests {
         pulse.beat(5, true, false, at(6));
         assert_eq!(pulse.stopped(at(1), at(7)), Stopped::ForSeveral);
         assert_eq!(pulse.outage(at(7)), Some(Outage { last_good: Some(at(0)), failed: 5 }));
-        // They are tried again and again; the last success is hours ago.
+        // They are retried again and again; the last success is hours ago.
         for minute in 7..300 {
             pulse.beat(1 + minute % 5, false, false, at(minute));
         }
@@ -206,7 +206,7 @@ mod tests {
         next.resume(&pulse.since_success(at(300)));
         assert_eq!(next.since_success(at(300)).failed.len(), 5);
         assert_eq!(next.stopped(at(1), at(301)), Stopped::ForSeveral);
-        // One of them is the same message as before.
+        // One of them was already known.
         next.beat(1, false, false, at(301));
         assert_eq!(next.since_success(at(301)).failed.len(), 5);
         next.beat(2, false, true, at(302));

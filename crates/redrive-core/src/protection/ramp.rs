@@ -1,9 +1,9 @@
-//! How many calls may run after a breaker has closed: few at first, twice as many after each good second, half after a bad
-//! one. A backlog must not overload a sink that has just recovered.
+//! How many calls may run after a breaker has closed: few at first, twice as many after each good second, half after a
+//! bad one. A backlog must not overload a sink that has just recovered.
 //!
-//! From half of the limit on it goes in steps, so that a sink that came back with less than its old strength is not hit with
-//! twice what it can do. Once a second was bad, the number is known that is too many: from half of that one the steps are
-//! small.
+//! From half of the limit on it grows in small steps, so that a sink that came back with reduced capacity is not hit
+//! with twice what it can take. A bad second shows how many calls are too many: from half of that number on the steps
+//! are small.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::reload::Reload;
 use crate::{Ratio, Time};
 
 const STEP: Duration = Duration::from_secs(1);
-/// A second in which more than this share of the calls failed is a bad one. Above what an ordinary day brings.
+/// A second in which more than this share of the calls failed is bad. Higher than the failures of an ordinary day.
 const BAD: Ratio = Ratio::percent(25);
 /// One failure is no trend.
 const BAD_MIN: u32 = 2;
-/// Good seconds at the limit after which the ramp is over.
+/// How many good seconds at the limit end the ramp.
 const GOOD_AT_LIMIT: u32 = 10;
 
 /// Raises the number of calls step by step after an outage.
@@ -23,10 +23,10 @@ const GOOD_AT_LIMIT: u32 = 10;
 pub struct Ramp {
     limit: usize,
     permits: usize,
-    /// Below this the permits double, above it they grow by `step`.
+    /// Below this the permits double; above it they grow by `step`.
     careful_from: usize,
     step: usize,
-    /// Limit on calls per second, besides that on calls at once.
+    /// The limit on calls per second, in addition to concurrency.
     reload: Option<Reload>,
     second_began: Time,
     calls: u32,
@@ -35,7 +35,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// Begins with as many permits as there were probes.
+    /// Starts with as many permits as there were probes.
     pub fn new(probes: u32, limit: usize, now: Time) -> Self {
         let permits = (probes as usize).clamp(1, limit.max(1));
         let (careful_from, step) = ((limit / 2).max(permits), (limit / 8).max(1));
@@ -52,13 +52,13 @@ impl Ramp {
         }
     }
 
-    /// Limits calls per second too.
+    /// Adds a limit on calls per second.
     #[must_use]
     pub fn with_reload(self, reload: Option<Reload>) -> Self {
         Self { reload, ..self }
     }
 
-    /// Where the permits begin, and how long they need to the limit if all goes well.
+    /// The initial permits, and how long they take to reach the limit if all goes well.
     pub fn forecast(probes: u32, limit: usize) -> (usize, Duration) {
         let mut ramp = Self::new(probes, limit, Time::ZERO);
         let (from, mut took) = (ramp.permits, Duration::ZERO);
@@ -75,18 +75,18 @@ impl Ramp {
         self.permits
     }
 
-    /// Calls per second that are allowed now; `None` without a limit.
+    /// The current limit on calls per second, if there is one.
     pub fn per_second(&self) -> Option<f64> {
         self.reload.as_ref().map(Reload::per_second)
     }
 
-    /// How many calls may start now beside those that run.
+    /// How many more calls may start now.
     pub fn room(&self, running: usize) -> usize {
         let room = self.permits.saturating_sub(running);
         self.reload.as_ref().map_or(room, |reload| room.min(reload.room()))
     }
 
-    /// A call starts.
+    /// Records the start of a call.
     pub fn started(&mut self) {
         if let Some(reload) = &mut self.reload {
             reload.started();
@@ -98,13 +98,13 @@ impl Ramp {
         self.limit
     }
 
-    /// A call ended. Says how the sink is doing, not whose fault it was.
+    /// Records the end of a call. `is_good` says how the sink is doing, not whether the message was at fault.
     pub fn ended(&mut self, is_good: bool) {
         self.calls = self.calls.saturating_add(1);
         self.failed = self.failed.saturating_add(u32::from(!is_good));
     }
 
-    /// Looks at the second that has passed, if one has. Seconds without a call say nothing.
+    /// Evaluates the past second, if it is over. Seconds without calls are ignored.
     pub fn tick(&mut self, now: Time) {
         if let Some(reload) = &mut self.reload {
             reload.tick(now);
@@ -135,13 +135,13 @@ impl Ramp {
         (self.second_began, self.calls, self.failed) = (now, 0, 0);
     }
 
-    /// Whether the limit was kept up long enough, and calls per second were not held back meanwhile: from here on the limit of
-    /// calls at once alone counts.
+    /// Whether the limit was sustained long enough without holding back calls per second: from here on only the
+    /// concurrency limit applies.
     pub fn is_over(&self) -> bool {
         self.good_at_limit >= GOOD_AT_LIMIT
     }
 
-    /// When the second that runs is over, or the next call may start.
+    /// When the current second ends, or the next call may start.
     pub fn next_wake(&self) -> Option<Time> {
         let second = (self.calls > 0).then(|| self.second_began.plus(STEP));
         second.into_iter().chain(self.reload.as_ref().and_then(Reload::next_wake)).min()
@@ -156,7 +156,7 @@ mod tests {
         Time::from_millis(1_000_000 + second * 1_000)
     }
 
-    /// Lets seconds pass in which a sink of this capacity is called with all permits there are.
+    /// Simulates seconds in which a sink of this capacity is called with all permits.
     fn run(ramp: &mut Ramp, seconds: std::ops::Range<u64>, capacity: usize) -> Vec<usize> {
         seconds
             .map(|second| {

@@ -1,7 +1,7 @@
-//! Limit on calls per second after an outage. Permits alone do not bound the wave of held messages: where they are many times
-//! what normal traffic needs, a minute's arrivals come back within a second.
+//! Limits calls per second after an outage. Permits alone do not bound the wave of held messages: where they are many
+//! times what normal traffic needs, a minute's arrivals come back within a second.
 //!
-//! The limit begins at a multiple of the rate that the sink took before, and grows by half of that rate for every half minute
+//! The limit starts at a multiple of the rate before the outage, and grows by half of that rate for every half minute
 //! without a bad second, so that the backlog of a long outage does not take as long again.
 
 use std::time::Duration;
@@ -9,16 +9,16 @@ use std::time::Duration;
 use super::window::Window;
 use crate::Time;
 
-/// How far back the usual rate looks.
+/// The window over which the usual rate is measured.
 const USUAL_WINDOW: Duration = Duration::from_mins(5);
-/// A shorter time says little, if a rate is known already.
+/// A shorter measurement is ignored if a rate is already known.
 const MEASURED_MIN: Duration = Duration::from_secs(5);
-/// Good time after which the limit grows.
+/// How long without a bad second until the limit grows.
 pub(crate) const GROWS_EVERY: Duration = Duration::from_secs(30);
-/// By this share of the usual rate. A minute's outage comes back at three times the usual rate at most, which is what retries
-/// without a breaker would come to.
+/// The growth per step, as a share of the usual rate. After an outage of a minute the load is at most three times the
+/// usual rate, which is about what retries without a breaker would cause.
 pub(crate) const GROWS_BY: f64 = 0.5;
-/// Lowest limit, in calls per second: what is rarely called needs none.
+/// The lowest limit, in calls per second: a rarely called sink needs none.
 const PER_SECOND_MIN: f64 = 10.0;
 /// How much of a second's calls may be made at once.
 const AT_ONCE: f64 = 0.1;
@@ -44,7 +44,8 @@ impl UsualRate {
         self.began.get_or_insert(now);
     }
 
-    /// Takes note of the rate when calls begin to be held back. If too little was measured since the last time, that rate stays.
+    /// Stores the measured rate when calls begin to be held back. If too little was measured since the last time, the
+    /// previous rate stays.
     pub fn note(&mut self, now: Time) {
         let is_long = self.began.take().is_some_and(|began| now.since(began) >= MEASURED_MIN);
         if is_long || self.noted.is_none() {
@@ -58,7 +59,7 @@ impl UsualRate {
         self.noted
     }
 
-    /// An earlier process noted this rate.
+    /// Restores a rate that an earlier process measured.
     pub fn resume(&mut self, per_second: f64) {
         self.noted = Some(per_second);
     }
@@ -69,7 +70,7 @@ impl UsualRate {
 pub struct Reload {
     usual: f64,
     per_second: f64,
-    /// Calls that may be made now; below zero after calls that did not ask.
+    /// Calls that may be made now; negative after calls that started without asking.
     credit: f64,
     credited: Time,
     grows: Time,
@@ -77,7 +78,7 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Begins at `factor` times the usual rate.
+    /// Starts at `factor` times the usual rate.
     pub fn new(usual: f64, factor: f64, now: Time) -> Self {
         let usual = usual.max(PER_SECOND_MIN / factor);
         let per_second = usual * factor;
@@ -91,7 +92,8 @@ impl Reload {
         }
     }
 
-    /// Time until so many messages that were held are gone, if `live` arrive per second beside them and the sink can take `most`.
+    /// Time until `held` messages are delivered, if `live` arrive per second meanwhile and the sink can take `most` per
+    /// second.
     pub fn forecast(usual: f64, factor: f64, most: f64, live: f64, held: u64) -> Option<Duration> {
         let mut reload = Self::new(usual, factor, Time::ZERO);
         let (mut left, mut took) = (held as f64, Duration::ZERO);
@@ -109,7 +111,7 @@ impl Reload {
         }
     }
 
-    /// Calls per second that are allowed now.
+    /// The current limit on calls per second.
     pub fn per_second(&self) -> f64 {
         self.per_second
     }
@@ -119,15 +121,15 @@ impl Reload {
         self.credit as usize
     }
 
-    /// A call starts.
+    /// Records the start of a call.
     pub fn started(&mut self) {
         self.credit -= 1.0;
         self.is_short |= self.credit < 1.0;
     }
 
-    /// Time has passed.
+    /// Advances the time and refills the credit.
     pub fn tick(&mut self, now: Time) {
-        // A clock that was set back gives no credit, and none twice.
+        // A clock that was set back adds no credit, and none twice.
         let passed = now.since(self.credited).as_secs_f64();
         self.credited = now;
         self.credit = (self.credit + passed * self.per_second).min((self.per_second * AT_ONCE).max(1.0));
@@ -138,7 +140,7 @@ impl Reload {
         }
     }
 
-    /// A second is over. Returns whether calls were held back by the limit in it. After a bad one no more are allowed than
+    /// Ends a second. Returns whether the limit held back calls in it. After a bad second the limit is at most the rate
     /// before the outage.
     pub fn second_over(&mut self, is_bad: bool, now: Time) -> bool {
         if is_bad {
@@ -164,7 +166,7 @@ mod tests {
         Time::from_millis(1_800_000_000_000 + ms)
     }
 
-    /// Calls that start in each second if there is always one that waits and every call is good.
+    /// Calls started in each second if there is always one waiting and every call is good.
     fn calls(reload: &mut Reload, seconds: std::ops::Range<u64>, bad: impl Fn(u64) -> bool) -> Vec<usize> {
         let second = |second: u64| {
             let mut started = 0;
@@ -258,7 +260,7 @@ mod tests {
     fn a_backlog_is_gone_sooner_the_longer_the_limit_grows() {
         let forecast =
             |held, most| Reload::forecast(500.0, 2.0, most, 500.0, held).map(|gone| gone.as_secs());
-        // 500 more per second than arrive, then 750 and 1,000.
+        // Drains 500 more per second than arrive, then 750 and 1,000.
         assert_eq!([15_000, 30_000].map(|held| forecast(held, 1e6)), [Some(30), Some(50)]);
         assert_eq!(forecast(30_000, 1_000.0), Some(60), "no faster than the sink");
         assert_eq!(forecast(1, 400.0), None, "more arrives than it takes");

@@ -1,40 +1,41 @@
 //! Which messages may have crashed the process, which run alone, which are quarantined.
 //!
-//! After an unclean end whatever was running is a suspect, since it is not known which message was at fault. Suspects run one at a
-//! time while other work goes on; one that comes to any end is cleared. One that was running alone when the process died
-//! again is the likely one, but others were running beside it: its last run is made with nothing else. If the process
-//! dies then, it is quarantined: nothing else can have been the cause.
+//! After an unclean end every running message is a suspect, since it is not known which one was at fault. Suspects run
+//! one at a time while other work goes on; a suspect whose run ends in any way is cleared. If the process dies again,
+//! the suspect that was running is the likely cause, but other work was running too: its last run is exclusive. If the
+//! process dies then, the suspect is quarantined: nothing else can have been the cause.
 //!
-//! Where it takes long to write down who runs, a few are announced together. If it is unknown which of them ran, they
-//! share that crash; since it is never the last one before a quarantine, no innocent is quarantined by it.
+//! Where recording which suspect runs is slow, a few are announced together. If it is unknown which of them ran, they
+//! share the crash; since a shared crash is never the last one before a quarantine, no innocent message is quarantined.
 
 use std::collections::VecDeque;
 
 /// How a suspect may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// The only suspect, beside other work.
+    /// As the only running suspect, alongside other work.
     Alone,
     /// With nothing else running.
     Exclusive,
 }
 
-/// Number of crashes that quarantine a message: as the policy says, but a crash that was shared with others never does.
+/// The number of crashes that quarantines a message: the policy's threshold, but at least two, since a shared crash
+/// never quarantines.
 pub const fn quarantined_at(threshold: u32) -> u32 {
     if threshold < 2 { 2 } else { threshold }
 }
 
-/// Whether a message with so many crashes must not run again.
+/// Whether a message with this many crashes must not run again.
 pub const fn is_quarantined(crashes: u32, threshold: u32) -> bool {
     crashes >= quarantined_at(threshold)
 }
 
-/// How a message with so many crashes runs.
+/// How a message with this many crashes runs.
 pub const fn run_of(crashes: u32, threshold: u32) -> Run {
     if crashes + 1 >= quarantined_at(threshold) { Run::Exclusive } else { Run::Alone }
 }
 
-/// Suspects that wait for their turn. Bounded by what one process can have had in flight.
+/// Suspects waiting for their turn. Bounded by what one process can have had in flight.
 #[derive(Clone, Debug)]
 pub struct Suspects<T> {
     threshold: u32,
@@ -44,18 +45,19 @@ pub struct Suspects<T> {
 }
 
 impl<T> Suspects<T> {
-    /// Without suspects; after `threshold` crashes a suspect is given up.
+    /// Creates an empty queue; `threshold` is the policy's number of crashes.
     pub fn new(threshold: u32) -> Self {
         Self { threshold, waiting: VecDeque::new(), running: None, cleared: 0 }
     }
 
-    /// Adds a message with `crashes`, which are too few to quarantine. Those with more crashes go first: they hold up everything.
+    /// Adds a message whose `crashes` are too few to quarantine. Those with more crashes go first, since they hold up
+    /// everything.
     pub fn suspect(&mut self, who: T, crashes: u32) {
         let at = self.waiting.iter().position(|(_, others)| *others < crashes).unwrap_or(self.waiting.len());
         self.waiting.insert(at, (who, crashes));
     }
 
-    /// Whether nothing else may start: an exclusive run is going on, or is next.
+    /// Whether nothing else may start: an exclusive run is running or next.
     pub fn wants_exclusive(&self) -> bool {
         self.running == Some(Run::Exclusive)
             || (self.running.is_none() && self.next_run() == Some(Run::Exclusive))
@@ -65,52 +67,53 @@ impl<T> Suspects<T> {
         self.waiting.front().map(|(_, crashes)| run_of(*crashes, self.threshold))
     }
 
-    /// How the next one would run, unless one is running.
+    /// How the next suspect would run; `None` while one is running.
     pub fn turn(&self) -> Option<Run> {
         if self.running.is_some() { None } else { self.next_run() }
     }
 
-    /// The suspects with the next turns, as far as they may be announced together: an exclusive run is announced by itself.
+    /// The suspects whose turns are next, up to as many as may be announced together: an exclusive run is announced
+    /// alone.
     pub fn in_turn(&self, most: usize) -> impl Iterator<Item = &T> {
         let most = if self.next_run() == Some(Run::Exclusive) { 1 } else { most };
         let waiting = self.waiting.iter().take_while(|_| self.running.is_none());
         waiting.take(most).map(|(who, _)| who)
     }
 
-    /// Starts the next one. It must have been announced before.
+    /// Starts the next suspect. It must have been announced before.
     pub fn start(&mut self) -> Option<(T, u32)> {
         self.running = Some(self.turn()?);
         self.waiting.pop_front()
     }
 
-    /// Takes the next one away, if `gone` says so: it has no turn any more.
+    /// Removes the next suspect if `gone` says that it no longer exists.
     pub fn take_next_if(&mut self, gone: impl FnOnce(&T) -> bool) -> Option<T> {
         self.waiting.pop_front_if(|(who, _)| gone(who)).map(|(who, _)| who)
     }
 
-    /// Removes one that waits.
+    /// Removes a waiting suspect.
     pub fn take_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.waiting.iter().position(|(who, _)| wanted(who))?;
         self.waiting.remove(at).map(|(who, _)| who)
     }
 
-    /// Those that wait for their turn.
+    /// The waiting suspects.
     pub fn waiting(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().map(|(who, _)| who)
     }
 
-    /// The one that ran came to an end; `cleared` unless it was given up.
+    /// Records the end of the running suspect; `cleared` unless it was dead-lettered.
     pub fn ended(&mut self, cleared: bool) {
         self.running = None;
         self.cleared += u64::from(cleared);
     }
 
-    /// Whether one of them runs.
+    /// Whether a suspect is running.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Whether there is none, waiting or running.
+    /// Whether there are none, waiting or running.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.running.is_none()
     }
@@ -120,12 +123,12 @@ impl<T> Suspects<T> {
         self.waiting.len() + usize::from(self.running.is_some())
     }
 
-    /// How many ran and came to an end.
+    /// How many ran and were cleared.
     pub fn cleared(&self) -> u64 {
         self.cleared
     }
 
-    /// All that wait, to be given back.
+    /// Takes all waiting suspects, to release them.
     pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         std::mem::take(&mut self.waiting).into_iter().map(|(who, _)| who)
     }
@@ -167,12 +170,13 @@ mod tests {
         assert_eq!((suspects.cleared(), suspects.is_empty()), (2, true));
     }
 
-    /// The whole story, with every place the pill can have in the line: three deaths, one quarantine, no innocent.
+    /// The whole scenario, with the pill at every place in the queue: three deaths, one quarantine, no innocent
+    /// message.
     #[test]
     fn a_pill_among_many_costs_three_deaths_and_nobody_else() {
         for pill in 0..64_u32 {
             let (mut deaths, mut quarantined) = (0, Vec::new());
-            // Who is open, with the crashes counted so far.
+            // Messages that are not finished, with their crashes so far.
             let mut open: Vec<(u32, u32)> = (0..64).map(|id| (id, 0)).collect();
             let mut running: Vec<u32> = (0..64).collect();
             while !open.is_empty() {

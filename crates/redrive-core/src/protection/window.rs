@@ -1,4 +1,4 @@
-//! How many of the calls of the last while failed: counters in slots of time, so that memory does not grow with traffic.
+//! Counts recent calls and failures in time slots, so that memory does not grow with traffic.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::time::millis;
 
-/// Slots of a window. What is older than the window leaves it in steps of a twentieth.
+/// The number of slots. Old calls leave the window in steps of a twentieth.
 const SLOTS: usize = 20;
 
 /// Counts calls of the last `span`.
@@ -14,9 +14,10 @@ const SLOTS: usize = 20;
 pub struct Window {
     slot_ms: u64,
     slots: [WindowSlot; SLOTS],
-    /// When the first call since the last clearing came.
+    /// When the first call since the last clearing was added.
     began: Option<Time>,
-    /// The slot of the last call, and which milliseconds are its: most calls fall into the same one, and need no division.
+    /// The slot of the last call, and its range of milliseconds: most calls fall into the same slot, and need no
+    /// division.
     at: usize,
     at_ms: Range<u64>,
 }
@@ -28,17 +29,17 @@ struct WindowSlot {
     failed: u32,
 }
 
-/// What a window holds.
+/// The totals of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Sum {
-    /// Calls that ended.
+    /// All calls.
     pub calls: u32,
     /// Calls that failed.
     pub failed: u32,
 }
 
 impl Window {
-    /// A window that looks back over `span`.
+    /// Creates a window over `span`.
     pub fn new(span: Duration) -> Self {
         let slot_ms = millis(span).div_ceil(SLOTS as u64).max(1);
         Self { slot_ms, slots: [WindowSlot::default(); SLOTS], began: None, at: 0, at_ms: 0..0 }
@@ -65,7 +66,7 @@ impl Window {
         }
     }
 
-    /// A call that was added at `at` has come to something else since. Nothing if that is no longer within the window.
+    /// Changes the outcome of a call that was added at `at`. Does nothing if it is no longer in the window.
     pub fn amend(&mut self, at: Time, failed: bool) {
         let number = self.number(at);
         let slot = &mut self.slots[(number % SLOTS as u64) as usize];
@@ -75,7 +76,7 @@ impl Window {
         }
     }
 
-    /// What came within the window before `now`. Slots of the future, after a clock was set back, do not count.
+    /// The totals of the window before `now`. Slots in the future, after a clock was set back, do not count.
     pub fn sum(&self, now: Time) -> Sum {
         let last = self.number(now);
         let within = |slot: &&WindowSlot| slot.number <= last && last - slot.number < SLOTS as u64;
@@ -85,8 +86,8 @@ impl Window {
         })
     }
 
-    /// Calls per second in the busiest slot of the window before `now`; `None` without a call. A slot that had just begun is
-    /// taken for a second at least.
+    /// Calls per second in the busiest slot of the window before `now`; `None` without a call. A slot that has just
+    /// begun counts as at least one second.
     pub fn busiest(&self, now: Time) -> Option<f64> {
         let last = self.number(now);
         let within =
@@ -99,7 +100,7 @@ impl Window {
         self.slots.iter().filter(within).map(per_second).max_by(f64::total_cmp)
     }
 
-    /// Whether calls were seen over the whole length of the window.
+    /// Whether the window has been counting for its full length.
     pub fn is_full(&self, now: Time) -> bool {
         let span = Duration::from_millis(self.slot_ms * SLOTS as u64);
         self.began.is_some_and(|began| now.since(began) >= span)
@@ -111,24 +112,24 @@ impl Window {
         (self.began, self.at_ms) = (None, 0..0);
     }
 
-    /// Numbers begin at 1, so that an untouched slot is of no time at all that counts.
+    /// The number of the slot. Numbers begin at 1, so that an unused slot matches no time.
     fn number(&self, now: Time) -> u64 {
         now.as_millis() / self.slot_ms + 1
     }
 }
 
 impl Sum {
-    /// Whether the failed ones are at least this share of the calls.
+    /// Whether the failed calls are at least this share.
     pub fn reaches(&self, share: crate::Ratio) -> bool {
         u64::from(self.failed) * 10_000 >= u64::from(self.calls) * share.basis_points()
     }
 
-    /// Whether the failed ones are more than this share of the calls.
+    /// Whether the failed calls are more than this share.
     pub fn exceeds(&self, share: crate::Ratio) -> bool {
         u64::from(self.failed) * 10_000 > u64::from(self.calls) * share.basis_points()
     }
 
-    /// The failed ones in percent, rounded down.
+    /// The failed calls in percent, rounded down.
     pub fn percent(&self) -> u32 {
         (u64::from(self.failed) * 100 / u64::from(self.calls.max(1))) as u32
     }

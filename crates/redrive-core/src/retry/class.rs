@@ -1,4 +1,4 @@
-//! What kind of failure an attempt ended in.
+//! The class of a failed attempt.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Class {
     Permanent,
     /// The receiver is gone for good (410).
     Gone,
-    /// Our own key is wrong: the sink is gated, and no attempt is used up.
+    /// Our own credential is wrong: the sink is gated, and no attempt is used up.
     Credential,
     /// A stale connection: retried immediately, a limited number of times.
     Reconnect,
@@ -43,7 +43,7 @@ impl Class {
         Self::Crash,
     ];
 
-    /// The family it belongs to.
+    /// The family of the class.
     pub const fn family(self) -> Family {
         match self {
             Self::Transient | Self::RateLimited | Self::Credential | Self::Reconnect => Family::Transient,
@@ -51,7 +51,7 @@ impl Class {
         }
     }
 
-    /// The name in figures, filters and the API.
+    /// The name in metrics, filters and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Transient => "transient",

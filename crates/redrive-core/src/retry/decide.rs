@@ -8,13 +8,13 @@ use crate::policy::OnExhausted;
 use crate::time::millis;
 use crate::{Budget, Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time};
 
-/// How often one message may be sent again at once over a new connection. Afterwards a stale connection is an ordinary
-/// transient failure: a sink that drops every connection must not be called for ever without anything counting.
+/// How often one message may be retried immediately over a new connection. After that a stale connection counts as an
+/// ordinary transient failure: otherwise a sink that drops every connection would be called for ever.
 pub const RECONNECTS_MAX: u32 = 3;
 
-/// A deferral waits at least this long, doubling with every call that did not count …
+/// The shortest deferral. It doubles with every uncounted call, up to [`DEFER_STEP_MAX`].
 pub const DEFER_MIN: Duration = Duration::from_secs(5);
-/// … up to this. Since every deferral takes its time off `hold_max`, the two bound how many there can be.
+/// The longest step of a deferral. Since every deferral counts against `hold_max`, this bounds the number of deferrals.
 pub const DEFER_STEP_MAX: Duration = Duration::from_mins(5);
 
 /// What happens to a message after `outcome`. Reads top to bottom; the first line that applies wins.
@@ -51,7 +51,7 @@ pub fn decide(
         return Decision::DeadLetter(Reason::PoisonPill);
     }
 
-    // A crash is the handler's doing: the sink's health says nothing about it, and repeating it costs a process.
+    // The handler causes crashes: the sink's health says nothing about them, and each repetition costs a process.
     let may_be_the_sink = policy.outage_gate() && !health.is_healthy() && class != Class::Crash;
     let failed = meta.attempts.saturating_add(1);
     if failed >= policy.attempts_allowed(counted_as(class), meta.replays) {
@@ -63,7 +63,7 @@ pub fn decide(
 
     let (delay_ms, tier) = match (asked_ms, delay) {
         (None, None) => (message.scheduled_ms(failed, class, None), policy.schedule().tier(failed)),
-        // What was asked for is the least that is waited. Without a backoff of its own it is also what is waited.
+        // The requested wait is a minimum. Without a backoff of its own it is also the wait.
         (asked_ms, delay) => {
             let own_ms = delay.map(|delay| message.scheduled_ms(failed, class, Some(delay)));
             let delay_ms = own_ms.unwrap_or(0).max(asked_ms.unwrap_or(0));
@@ -83,18 +83,18 @@ pub fn decide(
     Decision::RetryAt(Retry { due, counts: true, tier, spends: 1 })
 }
 
-/// Whether the deadline has come. Such a message is never sent; it becomes a dead letter for `ttl_exceeded`.
+/// Whether the deadline has passed. Such a message is never sent; it becomes a dead letter with reason `ttl_exceeded`.
 pub fn expired(meta: &Meta, now: Time) -> bool {
     meta.deadline.is_some_and(|deadline| now >= deadline)
 }
 
-/// Whether a message that was held for `held_ms` in all has outlasted `hold_max`. It becomes a dead letter for
+/// Whether a message that was held for `held_ms` in total has exceeded `hold_max`. It becomes a dead letter with reason
 /// `hold_expired`.
 pub fn outlasts_hold(policy: &Policy, held_ms: u64) -> bool {
     held_ms > millis(policy.hold_max())
 }
 
-/// The meta to store with a decision: [`Meta::after`], once crashes outside the policy's window are forgotten.
+/// The meta to store with a decision: [`Meta::after`], after dropping crashes outside the policy's window.
 pub fn after(policy: &Policy, meta: &Meta, outcome: &Outcome, decision: &Decision, now: Time) -> Meta {
     match outcome.class() {
         None => *meta,
@@ -102,13 +102,13 @@ pub fn after(policy: &Policy, meta: &Meta, outcome: &Outcome, decision: &Decisio
     }
 }
 
-/// The shortest deferral after so many calls that did not count.
+/// The shortest deferral after this many uncounted calls.
 pub fn defer_step(uncounted: u32) -> Duration {
     let doublings = uncounted.min(16);
     DEFER_MIN.saturating_mul(1 << doublings).min(DEFER_STEP_MAX)
 }
 
-/// How many deferrals one message can have at most before `hold_max` ends it.
+/// The maximum number of deferrals of one message before `hold_max` ends it.
 pub fn deferrals_max(hold_max: Duration) -> u64 {
     let mut left = hold_max;
     let mut deferrals = 0;
@@ -122,12 +122,12 @@ pub fn deferrals_max(hold_max: Duration) -> u64 {
     u64::from(deferrals)
 }
 
-/// Whose number of attempts a class uses; a stale connection has none of its own.
+/// The class whose attempt limit applies; a stale connection has none of its own.
 fn counted_as(class: Class) -> Class {
     if class == Class::Reconnect { Class::Transient } else { class }
 }
 
-/// One message at one moment.
+/// One message, and the inputs of its decision.
 struct Deciding<'a> {
     policy: &'a Policy,
     meta: &'a Meta,
@@ -136,7 +136,7 @@ struct Deciding<'a> {
 }
 
 impl Deciding<'_> {
-    /// Retry-After as a floor: clamped, then jittered upward only. Zero asks for nothing, so the schedule decides.
+    /// Retry-After as a minimum: clamped, then jittered upwards only. Zero asks for nothing, so the schedule decides.
     fn asked_ms(&self, retry_after: Option<Duration>) -> Option<u64> {
         let asked = retry_after.filter(|asked| !asked.is_zero())?;
         let asked_ms = millis(asked.clamp(self.policy.retry_after_min(), self.policy.retry_after_max()));
@@ -144,7 +144,7 @@ impl Deciding<'_> {
         Some(asked_ms.saturating_add(self.random.below_ms(spread_ms)))
     }
 
-    /// The delay of the schedule, or another in its place; capped and spread as the policy says.
+    /// The delay of the schedule, or `instead` in its place; capped and jittered as the policy says.
     fn scheduled_ms(&self, retry: u32, class: Class, instead: Option<Duration>) -> u64 {
         let own_ttl = self.meta.deadline.map(|deadline| deadline.since(self.meta.created));
         let mut unspread = self.policy.unspread(retry, class, own_ttl, self.meta.last_delay_ms);
@@ -154,7 +154,7 @@ impl Deciding<'_> {
         self.policy.jitter().apply(unspread, self.random)
     }
 
-    /// Crashes within the window, this one included.
+    /// The number of crashes within the window, including this one.
     fn crashes(&self) -> u32 {
         let window = self.policy.crash_window();
         self.meta.without_lapsed_crashes(window, self.now).crashes.saturating_add(1)
@@ -172,7 +172,7 @@ impl Deciding<'_> {
         Decision::RetryAt(Retry { due: self.now, counts: false, tier, spends: 0 })
     }
 
-    /// Waits without burning an attempt, at least for `floor_ms`; only the deadline and `hold_max` end such waiting.
+    /// Waits at least `floor_ms` without using up an attempt; only the deadline and `hold_max` end such waiting.
     fn defer(&self, floor_ms: u64) -> Decision {
         let step_ms = millis(defer_step(self.meta.uncounted));
         let delay_ms = step_ms.max(floor_ms).saturating_add(self.random.below_ms(step_ms / 2));

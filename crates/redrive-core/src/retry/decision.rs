@@ -1,10 +1,10 @@
-//! What came back from an attempt, and what happens to the message next.
+//! The outcome of an attempt, and what happens to the message next.
 
 use std::time::Duration;
 
 use crate::{Class, Reason, Time};
 
-/// What came back from one attempt, as far as a decision needs to know it.
+/// The outcome of one attempt, as far as a decision needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It succeeded.
@@ -13,17 +13,17 @@ pub enum Outcome {
     Failed {
         /// The class of the failure.
         class: Class,
-        /// What the downstream asked for; a floor for the next delay.
+        /// The Retry-After of the downstream; a minimum for the next delay.
         retry_after: Option<Duration>,
         /// Whether the effect may have happened although the attempt failed (a timeout after sending).
         ambiguous: bool,
-        /// What the pipeline's own backoff chose in place of the schedule's delay.
+        /// The delay that the pipeline's own backoff chose, in place of the schedule's.
         delay: Option<Duration>,
     },
 }
 
 impl Outcome {
-    /// A failure of this class of which nothing else is known.
+    /// A failure of this class without further details.
     pub const fn failed(class: Class) -> Self {
         Self::Failed { class, retry_after: None, ambiguous: false, delay: None }
     }
@@ -37,26 +37,27 @@ impl Outcome {
     }
 }
 
-/// What happens to a message next. Exhaustive on purpose: a new decision must be a compile error wherever one is carried out.
+/// What happens to a message next. Exhaustive on purpose: a new decision must be a compile error wherever decisions are
+/// carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Delivered: the message is finished.
     Complete,
     /// Try again, not before `due`.
     RetryAt(Retry),
-    /// Parked for people to look at.
+    /// Move to the dead letters.
     DeadLetter(Reason),
 }
 
-/// When a message is tried again, and what that costs.
+/// When a message is retried, and what that costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Not before this time.
     pub due: Time,
-    /// Whether the failed attempt counts; `false` makes this a deferral.
+    /// Whether the failed attempt counts; `false` means a deferral.
     pub counts: bool,
-    /// Which delay step was chosen (0-based), where the schedule has tiers.
+    /// The delay step (0-based), if the schedule has tiers.
     pub tier: Option<u8>,
-    /// What this retry takes from the retry budget: 1 for a counted retry, 0 for a deferral.
+    /// The cost in retry-budget tokens: 1 for a counted retry, 0 for a deferral.
     pub spends: u32,
 }

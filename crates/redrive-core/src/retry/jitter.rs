@@ -1,4 +1,4 @@
-//! How a delay is spread, so that what failed together does not come back together.
+//! Spreads delays, so that messages that failed together do not come back together.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,9 +19,9 @@ pub enum Jitter {
     Equal,
     /// Anywhere from the base to three times the previous delay. Only for exponential schedules.
     Decorrelated,
-    /// The delay plus up to so much.
+    /// The delay plus up to this spread.
     Plus(Spread),
-    /// The delay plus or minus up to so much.
+    /// The delay plus or minus up to this spread.
     Around(Spread),
 }
 
@@ -35,7 +35,7 @@ pub enum Spread {
     Time(Duration),
 }
 
-/// What jitter needs to know of a delay, in milliseconds.
+/// The input of jitter, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unspread {
     /// The delay of the schedule.
@@ -51,8 +51,8 @@ pub struct Unspread {
 impl Jitter {
     /// The delay to wait, never above the cap.
     ///
-    /// Full and equal cap before they spread, so that nothing piles up at the cap; plus and around cap afterwards,
-    /// as the formulas they come from do.
+    /// Full and equal cap before they spread, so that delays do not pile up at the cap; plus and around cap afterwards,
+    /// like the formulas they come from.
     pub fn apply(self, unspread: Unspread, random: Random) -> u64 {
         let (min_ms, max_ms) = self.range(unspread);
         random.between_ms(min_ms, max_ms).min(unspread.cap_ms)
@@ -80,7 +80,7 @@ impl Jitter {
 }
 
 impl Spread {
-    /// The spread of this delay.
+    /// The width of the spread for this delay.
     pub fn of_ms(self, delay_ms: u64) -> u64 {
         match self {
             Self::Ratio(ratio) => ratio.of_ms(delay_ms),
@@ -93,9 +93,9 @@ impl Spread {
 #[error(
     "`{text}` is not a jitter; write none, full, equal, decorrelated, plus(50%), plus(1s) or around(10%)"
 )]
-/// The text names no jitter.
+/// The text is not a jitter.
 pub struct JitterError {
-    /// What was written.
+    /// The text as written.
     pub text: String,
 }
 

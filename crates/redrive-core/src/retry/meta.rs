@@ -1,16 +1,16 @@
-//! What is remembered of a message between attempts. Small and plain: it is written with every retry.
+//! The state of a message between attempts. Small and plain: it is written with every retry.
 
 use std::time::Duration;
 
 use crate::time::millis;
 use crate::{Class, Decision, Reason, Time};
 
-/// What is known of a message's earlier attempts.
+/// The history of a message's attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Meta {
-    /// When the message was made; the TTL counts from here.
+    /// When the message was created; the TTL counts from here.
     pub created: Time,
-    /// The attempt that would start at or after this instant is not made.
+    /// No attempt starts at or after this time.
     pub deadline: Option<Time>,
     /// Counted failed attempts so far. A replay starts again at zero.
     pub attempts: u32,
@@ -20,25 +20,25 @@ pub struct Meta {
     pub reconnects: u32,
     /// Attempts that ended in a crash, each within the policy's window of the one before.
     pub crashes: u32,
-    /// When the last of them was.
+    /// When the last crash happened.
     pub last_crash: Option<Time>,
-    /// How often it was driven again out of the dead letters.
+    /// How often it was replayed from the dead letters.
     pub replays: u32,
     /// The first failure (the `x-first-seen` of Kafka's headers).
     pub first_failed: Option<Time>,
     /// Time spent deferred so far, in milliseconds; bounded by `hold_max`.
     pub held_ms: u64,
-    /// The last counted delay in milliseconds; what decorrelated jitter grows from.
+    /// The last counted delay in milliseconds, the base of decorrelated jitter.
     pub last_delay_ms: u64,
-    /// Whether it waits because it was deferred: its sink, its endpoint or the budget did not allow an attempt. Such a
-    /// message is `held` in all counts; one that waits for a counted retry is `delayed`.
+    /// Whether it is deferred: its sink, its endpoint or the budget did not allow an attempt. Such a message is `held`
+    /// in all counts; one that waits for a counted retry is `delayed`.
     pub deferred: bool,
 }
 
 impl Meta {
-    /// The meta after a failed attempt of `class` was decided at `now`. Pure bookkeeping: no judgement here.
+    /// The meta after a failed attempt of `class` and its decision at `now`. Pure bookkeeping: nothing is decided here.
     ///
-    /// Every failed call is in exactly one of `attempts` and `uncounted`. Callers with the policy at hand use
+    /// Every failed call is in exactly one of `attempts` and `uncounted`. Callers that have the policy use
     /// [`crate::after`] instead, which also forgets crashes that the policy's window no longer covers.
     #[must_use]
     pub fn after(self, class: Class, decision: &Decision, now: Time) -> Self {
@@ -46,11 +46,12 @@ impl Meta {
         let counted = match decision {
             Decision::Complete => return self,
             Decision::RetryAt(retry) => retry.counts,
-            // A credential is our fault and a hold burns nothing: the call that ends such a wait does not count either.
+            // A refused credential is our fault, and a held message uses up no attempts: the call that ends such a wait
+            // does not count either.
             Decision::DeadLetter(reason) => class != Class::Credential && *reason != Reason::HoldExpired,
         };
         next.first_failed = self.first_failed.or(Some(now));
-        // A stale connection is tried again at once: nothing holds that message back.
+        // A stale connection is retried immediately: the message is not held.
         next.deferred = matches!(decision, Decision::RetryAt(retry) if !retry.counts && retry.due > now);
         if counted {
             next.attempts = self.attempts.saturating_add(1);
@@ -84,12 +85,12 @@ impl Meta {
         }
     }
 
-    /// What is left until the deadline; `None` where there is none.
+    /// The time left until the deadline; `None` without a deadline.
     pub fn ttl_remaining(&self, now: Time) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.since(now))
     }
 
-    /// The meta of a replayed letter: a fresh attempt budget, history kept.
+    /// The meta of a replayed letter: attempts start again at zero, the history is kept.
     #[must_use]
     pub fn replayed(self) -> Self {
         Self {
@@ -101,7 +102,7 @@ impl Meta {
             held_ms: 0,
             last_delay_ms: 0,
             deferred: false,
-            // A replay is a wish to have it delivered: the old deadline does not apply any more.
+            // A replay overrides the old deadline.
             deadline: None,
             replays: self.replays.saturating_add(1),
             ..self

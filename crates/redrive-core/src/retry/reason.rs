@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Why a message became a dead letter. Exhaustive on purpose, like [`Class`](crate::Class): a new reason must be a compile error
-/// wherever letters are handled by their reason.
+/// Why a message became a dead letter. Exhaustive on purpose, like [`Class`](crate::Class): a new reason must be a
+/// compile error wherever code matches on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// The failure was classified as permanent.
@@ -14,19 +14,19 @@ pub enum Reason {
     MaxRetries,
     /// The next attempt would start at or after the deadline.
     TtlExceeded,
-    /// It waited without burning attempts for as long as `hold_max` allows.
+    /// It was held without using up attempts for as long as `hold_max` allows.
     HoldExpired,
     /// The retry budget is empty and the policy says dead-letter.
     BudgetExhausted,
     /// It crashed its worker too often.
     PoisonPill,
-    /// An earlier message of its key is dead and the policy says `block_key`.
+    /// An earlier message of its key is dead, and the policy says `block_key`.
     KeyBlocked,
-    /// The stored bytes are damaged; the letter holds what is left.
+    /// The stored bytes are damaged; the letter holds the readable rest.
     Corrupt,
-    /// It was cancelled while it waited.
+    /// It was cancelled while waiting.
     Cancelled,
-    /// It died elsewhere, and its dead letter was imported.
+    /// It died in another system, and its dead letter was imported.
     Imported,
 }
 
@@ -46,7 +46,7 @@ impl Reason {
         Self::Imported,
     ];
 
-    /// The name in figures, filters and the API.
+    /// The name in metrics, filters and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Permanent => "permanent",

@@ -8,46 +8,46 @@ use std::time::Duration;
 use crate::Class;
 use crate::time::millis;
 
-/// No delay of any schedule is longer, whatever was configured or computed.
+/// The upper bound on every delay, whatever was configured or computed.
 pub const DELAY_MAX: Duration = Duration::from_hours(720);
 
-/// A delay for retry n (counted from 1) of a failure class, made by the user's own code.
+/// A user's function for the delay before retry n (counted from 1) of a failure class.
 pub type CustomDelay = Arc<dyn Fn(u32, Class) -> Duration + Send + Sync>;
 
 /// How long retries wait.
 #[derive(Clone)]
 pub enum Schedule {
-    /// One step per retry; a retry beyond the last step waits for the last step again.
+    /// One step per retry; retries beyond the last step repeat it.
     Tiers(Vec<Duration>),
-    /// `base · multiplier^(n−1)`, so that the first wait is always `base`.
+    /// `base · multiplier^(n−1)`, so that the first delay is always `base`.
     Exponential {
         /// The first delay.
         base: Duration,
-        /// By what each delay is longer than the one before.
+        /// The factor between consecutive delays.
         multiplier: f64,
         /// The longest delay.
         cap: Option<Duration>,
     },
-    /// The same wait every time.
+    /// The same delay every time.
     Fixed(Duration),
-    /// Whatever the function says, up to [`DELAY_MAX`].
+    /// The result of the function, up to [`DELAY_MAX`].
     Custom(CustomDelay),
 }
 
 impl Schedule {
-    /// The delay before retry n (from 1), in milliseconds, capped but not yet spread. Total for every `n`.
+    /// The delay before retry n (from 1), in milliseconds, capped but without jitter. Defined for every `n`.
     pub fn delay_ms(&self, n: u32, class: Class) -> u64 {
         self.uncapped_ms(n, class).min(self.cap_ms())
     }
 
-    /// The delay before the cap of the schedule, for jitters that cap afterwards; still at most [`DELAY_MAX`].
+    /// The delay without the cap of the schedule, for jitters that cap afterwards; still at most [`DELAY_MAX`].
     pub fn uncapped_ms(&self, n: u32, class: Class) -> u64 {
         let delay_ms = match self {
             Self::Tiers(tiers) => self.tier(n).map_or(0, |tier| millis(tiers[usize::from(tier)])),
             Self::Exponential { base, multiplier, .. } => grown_ms(millis(*base), *multiplier, n),
             Self::Fixed(delay) => millis(*delay),
-            // The user's code, on the thread that must not die: a panic in it makes the retry wait for the longest time
-            // a policy may ask for, where it will be noticed, and takes nothing else along.
+            // The user's code runs on a thread that must not die. After a panic the retry waits for the longest allowed
+            // delay, where it will be noticed, and nothing else is affected.
             Self::Custom(delay) => {
                 catch_unwind(AssertUnwindSafe(|| millis(delay(n, class)))).unwrap_or(u64::MAX)
             }
@@ -63,12 +63,12 @@ impl Schedule {
         }
     }
 
-    /// The smallest delay; what decorrelated jitter starts from.
+    /// The smallest delay of the schedule, the base of decorrelated jitter.
     pub fn base_ms(&self) -> u64 {
         self.delay_ms(1, Class::Transient)
     }
 
-    /// The step that retry n waits in, where there are steps.
+    /// The tier of retry n, if the schedule has tiers.
     pub fn tier(&self, n: u32) -> Option<u8> {
         match self {
             Self::Tiers(tiers) => {
@@ -79,7 +79,8 @@ impl Schedule {
         }
     }
 
-    /// The first step that is long enough for a delay the schedule did not choose (Retry-After, a deferral), else the last.
+    /// The first tier that is long enough for a delay the schedule did not choose (Retry-After, a deferral), else the
+    /// last.
     pub fn tier_for(&self, delay_ms: u64) -> Option<u8> {
         match self {
             Self::Tiers(tiers) => {
@@ -92,12 +93,12 @@ impl Schedule {
     }
 }
 
-/// In floating point on purpose: a power that is too large becomes infinite and then the maximum. Shifting an integer
-/// wraps instead, and a wrapped delay is an instant retry.
+/// Floating point on purpose: a power that is too large becomes infinite and is then capped. Shifting an integer would
+/// wrap, and a wrapped delay is an immediate retry.
 fn grown_ms(base_ms: u64, multiplier: f64, n: u32) -> u64 {
     let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
     let delay = base_ms as f64 * multiplier.powi(exponent);
-    // Also what is not a number becomes the maximum here.
+    // NaN becomes the maximum here too.
     delay.min(millis(DELAY_MAX) as f64).round() as u64
 }
 
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn delays_beyond_fifteen_minutes_are_kept() {
-        // S1-29: a limit of 900 s, known from other queues, does not exist here.
+        // S1-29: the 900 s limit of other queues does not apply here.
         assert_eq!(exponential(secs(2), None).delay_ms(10, Class::Transient), 1_024_000);
     }
 

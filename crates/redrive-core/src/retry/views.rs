@@ -1,7 +1,7 @@
-//! What a decision knows about the world: plain values, taken at one moment by the pipeline.
+//! The state of the pipeline that a decision sees: plain values, read at one moment.
 //!
-//! The parts that keep these numbers up to date (breaker, ramp, token bucket, suspects) live beside this module; a
-//! decision never sees them, only the view they give.
+//! The parts that maintain these values (breaker, ramp, token bucket, suspects) are in [`crate::protection`]; a
+//! decision sees only these views.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use std::time::Duration;
 pub enum Health {
     /// Calls succeed.
     Healthy,
-    /// Too many recent failures: attempts may still be made, but nothing is given up for exhaustion.
+    /// Too many recent failures: attempts may still be made, but no message is dead-lettered for exhaustion.
     Unhealthy {
         /// When another call makes sense.
         retry_in: Duration,
     },
-    /// Gated for now: nothing is taken for it.
+    /// Gated: no messages are taken for the sink.
     Gated {
-        /// What gates it.
+        /// The cause.
         by: Gate,
         /// When another call makes sense.
         retry_in: Duration,
@@ -29,7 +29,7 @@ pub enum Health {
 pub enum Gate {
     /// The breaker is open.
     Breaker,
-    /// Our own key was refused; only a person can repair that.
+    /// Our own credential was refused; only a person can repair that.
     Credential,
 }
 
@@ -39,7 +39,7 @@ impl Health {
         matches!(self, Self::Healthy)
     }
 
-    /// When another call makes sense, as far as the breaker knows; zero when it does not.
+    /// When another call makes sense, as far as the breaker knows; otherwise zero.
     pub const fn retry_in(self) -> Duration {
         match self {
             Self::Healthy => Duration::ZERO,

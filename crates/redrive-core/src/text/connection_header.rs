@@ -1,6 +1,6 @@
 //! Headers of the connection, which are never part of a message.
 
-/// Headers that describe one connection or the framing of one request. They are never taken from a message.
+/// Headers that describe one connection or the framing of one request. They are never copied from a message.
 const CONNECTION_HEADERS: [&str; 12] = [
     "connection",
     "content-length",

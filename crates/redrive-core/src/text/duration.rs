@@ -1,26 +1,26 @@
-//! The words people write for spans of time: `100ms 5s 5m 1h30m 1d`.
+//! Durations as people write them: `100ms 5s 5m 1h30m 1d`.
 
 use std::time::Duration;
 
 use crate::time::millis;
 
-/// The units in the order they are written, with their milliseconds.
+/// The units in the order they are written, in milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-/// Days are read and not written: names of topics and stored settings have hours in them.
+/// Days are read but never written: topic names and stored settings use hours.
 const WRITTEN: &[(&str, u64)] = UNITS.split_at(1).1;
 
-/// How a duration may look, for the end of "write it like …".
+/// Examples, to complete "write it like …".
 pub const EXAMPLES: &str = "100ms, 5s, 5m, 1h30m or 1d";
 
-/// The text is no duration.
+/// The text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a duration; write it like {EXAMPLES}")]
 pub struct DurationError {
-    /// What was written.
+    /// The text as written.
     pub text: String,
 }
 
-/// Reads `1h30m`. Every number has a unit, and the units go from long to short.
+/// Reads a duration such as `1h30m`. Every number has a unit, and units go from long to short.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let wrong = || DurationError { text: text.to_owned() };
     let mut rest = text;
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     if text.is_empty() { Err(wrong()) } else { Ok(Duration::from_millis(total_ms)) }
 }
 
-/// Writes a span so that [`parse`] reads it back; parts of a millisecond are rounded up.
+/// Formats a duration so that [`parse`] reads it back; parts of a millisecond are rounded up.
 pub fn print(span: Duration) -> String {
     let mut rest_ms = millis(span);
     if rest_ms == 0 {
@@ -58,7 +58,7 @@ pub fn print(span: Duration) -> String {
     text
 }
 
-/// Writes a span for people: whole seconds from ten seconds on, rounded down (`2m47s`, not `2m47s500ms`).
+/// Formats a duration for people: from ten seconds on in whole seconds, rounded down (`2m47s`, not `2m47s500ms`).
 pub fn rough(span: Duration) -> String {
     if span.as_secs() < 10 { print(span) } else { print(Duration::from_secs(span.as_secs())) }
 }

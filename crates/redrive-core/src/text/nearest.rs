@@ -1,6 +1,6 @@
-//! Finds the name that was probably meant, for "did you mean" in faults.
+//! Finds the name that was probably meant, for "did you mean" suggestions.
 
-/// The closest of `names`, if it is close enough that suggesting it helps.
+/// The closest of `names`, if it is close enough to suggest.
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let close_enough = |distance: usize, name: &str| distance * 2 <= name.chars().count().max(2);
     names

@@ -1,27 +1,27 @@
-//! `json:/order_id` or `header:x-tenant`: where in a message a value stands.
+//! `json:/order_id` or `header:x-tenant`: the location of a value in a message.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a value is taken from. What is done with it is up to the caller.
+/// Where to take a value from. The caller decides how to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// A JSON pointer (RFC 6901) to a member of the payload.
     Json(String),
-    /// A header of the message; upper and lower case are the same.
+    /// A header of the message; case is ignored.
     Header(String),
 }
 
-/// The text names no place in a message.
+/// The text is not a location in a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` does not name a place in a message; write it like json:/order_id or header:x-tenant")]
 pub struct PickError {
-    /// What was written.
+    /// The text as written.
     pub text: String,
 }
 
 impl Pick {
-    /// The member of the payload itself that a value is in; `None` for a header.
+    /// The top-level member of the payload that contains the value; `None` for a header.
     pub fn top_member(&self) -> Option<String> {
         let Self::Json(pointer) = self else { return None };
         let first = pointer.strip_prefix('/')?.split('/').next()?;
@@ -43,7 +43,8 @@ impl FromStr for Pick {
     }
 }
 
-/// Parts that each begin with a slash; a tilde only as ~0 or ~1. The whole payload is no value of interest.
+/// Whether this is a JSON pointer: parts that begin with a slash, with tildes only as ~0 or ~1. The empty pointer (the
+/// whole payload) is rejected.
 fn is_pointer(text: &str) -> bool {
     let escapes =
         text.match_indices('~').all(|(at, _)| matches!(text.as_bytes().get(at + 1), Some(b'0' | b'1')));

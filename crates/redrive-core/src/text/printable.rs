@@ -1,14 +1,14 @@
-//! Makes text of others safe to show: on a terminal, in a log line, in a table cell, and in JSON.
+//! Makes untrusted text safe to show: on a terminal, in a log line, in a table cell, and in JSON.
 //!
-//! Ids, keys, headers, errors and payloads are written by producers and receivers. Printed as they are,
-//! they could move the cursor, set the title of the terminal, forge a line of the log or reverse the order of what
-//! follows. Every output goes through here; [`is_unsafe`] is the one definition of what must not be printed.
+//! Ids, keys, headers, errors and payloads are written by producers and receivers. Printed raw, they could move the
+//! cursor, set the title of the terminal, forge a line of the log or reverse the order of what follows. Every output
+//! goes through here; [`is_unsafe`] is the one definition of what must not be printed.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a character does something other than show itself: control characters (C0, DEL, C1), those that change the
-/// direction of text, line separators, and characters that cannot be seen.
+/// Whether a character does more than show itself: control characters (C0, DEL, C1), characters that change the text
+/// direction, line separators, and invisible characters.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -26,7 +26,7 @@ pub fn is_unsafe(c: char) -> bool {
         )
 }
 
-/// The text on one line, with unsafe characters written out: `\n`, `\u{1b}`. A tab becomes a space.
+/// The text on one line, with unsafe characters escaped: `\n`, `\u{1b}`. A tab becomes a space.
 pub fn line(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -44,8 +44,8 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A JSON text with unsafe characters as `\uXXXX`, which every reader takes for the same text. Line ends stay: outside of
-/// strings they are white space, and inside of them no serializer leaves one.
+/// A JSON text with unsafe characters as `\uXXXX`, which every parser reads as the same text. Line ends stay: outside
+/// strings they are white space, and inside strings a serializer always escapes them.
 pub fn json(text: &str) -> Cow<'_, str> {
     // Most texts are plain ASCII, which a serializer has escaped already.
     let is_odd = |c: char| is_unsafe(c) && c != '\n';
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(json(given), "{\"a\\u009b\":\"\\u007f\\u202ex\\udb40\\udc41\",\n \"b\":\"\\n\"}");
     }
 
-    /// Nothing unsafe is left, whatever comes in.
+    /// No unsafe character is left, whatever the input.
     #[test]
     fn no_character_gets_through() {
         for c in ('\0'..=char::MAX).filter(|c| is_unsafe(*c)) {

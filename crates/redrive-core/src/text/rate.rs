@@ -1,13 +1,13 @@
 //! Messages per second as people write it: `500`, `500/s`, `50k/s`, `600/m`.
 
-/// Faster than any machine this runs on; keeps the schedule's arithmetic far from its limits.
+/// Faster than any machine this runs on; keeps the scheduling arithmetic far from its limits.
 pub const RATE_MAX: f64 = 100_000_000.0;
 
-/// The text is no rate.
+/// The text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a rate; write it like 20, 20/s, 50k/s or 600/m")]
 pub struct RateError {
-    /// What was written.
+    /// The text as written.
     pub text: String,
 }
 
@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Result<f64, RateError> {
     if is_sound(rate) { Ok(rate) } else { Err(wrong()) }
 }
 
-/// Whether a schedule can be made of it.
+/// Whether a rate can be scheduled.
 pub fn is_sound(rate: f64) -> bool {
     rate > 0.0 && rate <= RATE_MAX
 }

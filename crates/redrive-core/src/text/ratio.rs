@@ -9,21 +9,21 @@ pub struct Ratio {
     basis_points: u32,
 }
 
-/// The text is no share.
+/// The text is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a share; write it like 10% or 12.5%")]
 pub struct RatioError {
-    /// What was written.
+    /// The text as written.
     pub text: String,
 }
 
 impl Ratio {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self::percent(0);
-    /// All of it.
+    /// 100 %.
     pub const WHOLE: Self = Self::percent(100);
 
-    /// So many hundredths.
+    /// This many percent.
     pub const fn percent(percent: u16) -> Self {
         Self { basis_points: percent as u32 * 100 }
     }

@@ -1,18 +1,18 @@
-//! Leaves out of a text what must not be repeated: URLs and what looks like a token.
+//! Removes what must not be repeated from a text: URLs and words that look like tokens.
 
-/// Shorter words are no tokens.
+/// Shorter words are not tokens.
 const TOKEN_BYTES_MIN: usize = 16;
-/// Endpoint hashes look like tokens, and are there to be shown.
+/// Endpoint hashes look like tokens but are meant to be shown.
 const HASH_PREFIX: &str = "hmac-sha256:";
 
-/// What a person wrote, without the URLs and tokens that they may have pasted.
+/// Text that a person wrote, without URLs and tokens that may have been pasted into it.
 pub fn without_secrets(text: &str) -> String {
     let text = without_urls(text);
     text.split_inclusive(char::is_whitespace).map(without_token).collect()
 }
 
-/// A word, with what ends it, unless it looks like a device token or a key: one piece of letters and digits.
-/// Words joined by dashes or slashes, such as a UUID or `user-5512/phone`, are none.
+/// A word with its delimiter, unless it looks like a device token or a key: one run of letters and digits. Words joined
+/// by dashes or slashes, such as a UUID or `user-5512/phone`, are not tokens.
 fn without_token(word: &str) -> String {
     let bare = word.trim_end_matches(|c: char| c.is_whitespace() || ",.;:!?)".contains(c));
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '=' | '~');
@@ -27,7 +27,7 @@ fn without_token(word: &str) -> String {
     format!("[token]{}", &word[bare.len()..])
 }
 
-/// Every word around a `://`, also in the form in which some JSON writers escape it.
+/// Removes every word around a `://`, also in the escaped form that some JSON writers use.
 pub fn without_urls(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -36,7 +36,7 @@ pub fn without_urls(text: &str) -> String {
         let start = rest[..at].trim_end_matches(scheme).len();
         let behind = &rest[at + mark..];
         let end = behind.find(|c: char| c.is_whitespace() || c.is_control() || "\"'<>()[]{}|`,".contains(c));
-        // What ends a sentence or leads to the next part of it is not the URL's: `…?a=b: no_lines`.
+        // Punctuation after a URL does not belong to it: `…?a=b: no_lines`.
         let url = behind[..end.unwrap_or(behind.len())].trim_end_matches(['.', ':', ';', '!', '?']);
         clean.push_str(&rest[..start]);
         clean.push_str("[url]");
@@ -46,7 +46,7 @@ pub fn without_urls(text: &str) -> String {
     clean
 }
 
-/// Where the next mark of a URL is, and how long it is.
+/// The position and length of the next URL separator.
 fn next_url(text: &str) -> Option<(usize, usize)> {
     let marks = ["://", r":\/\/"];
     marks.into_iter().filter_map(|mark| text.find(mark).map(|at| (at, mark.len()))).min()

@@ -1,9 +1,9 @@
-//! Which headers of a message hold secrets, by their names.
+//! Recognises headers that hold secrets by their names.
 
 const WORDS: [&str; 8] =
     ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "credential"];
 
-/// Whether a header's value is a secret by its name; such values are neither shown nor exported.
+/// Whether a header's value is secret, judged by its name; such values are neither shown nor exported.
 pub fn is_secret_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     WORDS.iter().any(|word| name.contains(word))

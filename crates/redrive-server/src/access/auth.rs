@@ -1,54 +1,54 @@
-//! Who may make a request. The judgement is a pure function; the guard in front of each route carries it out.
+//! Decides whether a request is allowed. The decision is a pure function; the guard in front of each route applies it.
 //!
 //! Everything that changes something needs a token with the right scope, always. Reads need one as soon as a token is
-//! configured, or the server listens beyond loopback. Without either they are open to people at this machine, which is
-//! all that can be said of a connection from loopback: a proxy may stand there too, and it hands on the requests of
-//! others. So a request that shows signs of having come through one, or that asks for a name which is not this machine's
-//! (a page of somebody else's that has its name resolved to loopback: DNS rebinding), needs a token all the same. The
-//! signs can be missing; a configured token, or `reads = "token"`, is what protects the reads for good.
+//! configured, or the server listens beyond loopback. Otherwise reads are open to local users, as far as a connection
+//! from loopback can tell: a local proxy may forward the requests of others. So a request that shows signs of a proxy,
+//! or that names a host other than this machine (a foreign page that resolves its name to loopback: DNS rebinding),
+//! needs a token all the same. The signs can be missing; only a configured token, or `reads = "token"`, protects reads
+//! reliably.
 
 use crate::access::token::{self, Scope, Token};
 use crate::problem::{Code, Problem};
 
-/// What a route requires of its caller.
+/// The access that a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: it tells nothing about messages.
+    /// No token: the route reveals nothing about messages.
     Open,
-    /// A token with this scope; reads on loopback go without.
+    /// A token with this scope; reads on loopback may not need one.
     Needs(Scope),
 }
 
-/// Who a request came from, for the record of actions.
+/// The sender of a request, for the action log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor(pub String);
 
-/// Who may read without a token.
+/// Which callers may read without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unguarded {
     Nobody,
-    /// People at this machine: nothing about the request says otherwise.
+    /// Local users: nothing about the request suggests otherwise.
     Neighbours,
-    /// Configured: `reads = "open"`.
+    /// Everybody: `reads = "open"` is configured.
     Everybody,
 }
 
-/// What is known of the server when a request is judged.
+/// The server's rules when a request is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerAccess<'a> {
     pub unguarded: Unguarded,
     pub tokens: &'a [Token],
 }
 
-/// What a request shows of itself.
+/// The relevant properties of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'a> {
     pub authorization: Option<&'a str>,
-    /// Whether nothing about it says that it comes from another machine.
+    /// Whether nothing about it suggests that it comes from another machine.
     pub neighbour: bool,
 }
 
-/// Lets a request in under a name, or says why not.
+/// Admits a request under a name, or says why not.
 pub fn judge(access_rules: ServerAccess<'_>, access: Access, caller: Caller<'_>) -> Result<Actor, Problem> {
     let Access::Needs(scope) = access else { return Ok(anonymous()) };
     let secret = caller.authorization.and_then(bearer);
@@ -104,7 +104,7 @@ fn bearer(authorization: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// The scheme, which is not a secret; a value without one may be the token itself.
+/// The scheme, which is not secret; a value without one may be the token itself.
 fn scheme(authorization: &str) -> Option<&str> {
     let (scheme, _) = authorization.split_once(' ')?;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);

@@ -1,4 +1,4 @@
-//! What a request shows of where it comes from. None of it proves anything: it can only speak against a request.
+//! Determines where a request comes from. None of it is proof: it can only count against a request.
 
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, Request, Version};
@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Request, Version};
 use crate::access::auth::Caller;
 use crate::problem::Problem;
 
-/// Headers that proxies add. A client may send them too, which costs it nothing but the access without a token.
+/// Headers that proxies add. A client may send them too, but only loses access without a token.
 const FORWARDED: [HeaderName; 7] = [
     header::FORWARDED,
     header::VIA,
@@ -17,19 +17,18 @@ const FORWARDED: [HeaderName; 7] = [
     HeaderName::from_static("x-original-forwarded-for"),
 ];
 
-/// Refuses a request that does not say exactly once whom it is for: a proxy and this server could take different ones for
-/// the right one.
+/// Refuses a request that does not name its host exactly once: a proxy and this server could each use a different one.
 pub(crate) fn check_host<B>(request: &Request<B>) -> Result<(), Problem> {
     match request.headers().get_all(header::HOST).iter().count() {
         1 => Ok(()),
-        // The first version of HTTP had no such header.
+        // HTTP/1.0 had no such header.
         0 if request.version() < Version::HTTP_11 => Ok(()),
         0 => Err(Problem::bad_request("the request has no Host header", "send one, as HTTP/1.1 asks for")),
         _ => Err(Problem::bad_request("the request has several Host headers", "send one")),
     }
 }
 
-/// `hosts` are names of this machine besides localhost.
+/// Examines a request. `hosts` are names of this machine besides localhost.
 pub(crate) fn caller<'a, B>(request: &'a Request<B>, hosts: &[String]) -> Caller<'a> {
     let headers = request.headers();
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -37,7 +36,7 @@ pub(crate) fn caller<'a, B>(request: &'a Request<B>, hosts: &[String]) -> Caller
     let authority = request.uri().authority();
     let neighbour = host.is_some_and(|host| is_local(host, hosts))
         && authority.is_none_or(|authority| is_local(authority.as_str(), hosts))
-        // nginx speaks the old version unless it is told otherwise, and no browser or client of today does.
+        // nginx uses HTTP/1.0 by default, and no current browser or client does.
         && request.version() >= Version::HTTP_11
         && !is_forwarded(headers);
     Caller { authorization, neighbour }

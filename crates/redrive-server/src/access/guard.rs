@@ -1,4 +1,4 @@
-//! Stands in front of each route: lets a request in as [`auth`](crate::access::auth) has judged, or answers why not.
+//! The guard of each route: admits a request as [`auth`](crate::access::auth) decides, or answers why not.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -44,10 +44,10 @@ pub(crate) async fn guard(
     }
 }
 
-/// A request of the API without what its route does not take: parameters or a body that are not read are refused. The
-/// description of the route decides, so what is documented is what is read.
+/// A request of the API, checked for anything its route does not take: unread parameters or bodies are refused. The
+/// description of the route decides, so the documentation matches what is read.
 async fn nothing_ignored(shared: &Shared, route: &Route, request: Request) -> Result<Request, Problem> {
-    // Probes, scrapers and browsers add what they like.
+    // Probes, scrapers and browsers may add anything.
     if !route.path.starts_with("/v1/") {
         return Ok(request);
     }
@@ -63,7 +63,7 @@ async fn nothing_ignored(shared: &Shared, route: &Route, request: Request) -> Re
     Ok(Request::from_parts(head, Body::empty()))
 }
 
-/// Before all routes, also those that there are not.
+/// Runs before all routes, including unknown ones.
 pub(crate) async fn one_host(request: Request, next: Next) -> Response {
     match check_host(&request) {
         Ok(()) => next.run(request).await,
@@ -71,7 +71,7 @@ pub(crate) async fn one_host(request: Request, next: Next) -> Response {
     }
 }
 
-/// As [`guard`], for routes that the last word of the path tells apart.
+/// Like [`guard`], for routes that share a path and differ in its last word.
 pub(crate) async fn guard_steered(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let Some((route, _)) = routes::steered(request.uri().path()) else {
         let hint = "POST …/messages/ID/retry makes it due, …/messages/ID/cancel makes a dead letter of it";

@@ -1,4 +1,4 @@
-//! Who may make a request: tokens, what a request shows of its caller, the judgement, and the guard that carries it out.
+//! Access control: tokens, the origin of a request, the decision, and the guard that applies it.
 
 pub mod auth;
 pub(crate) mod caller;

@@ -1,8 +1,8 @@
-//! A limit on wrong tokens, by address and for all together. A right token is never counted, and never refused: it is
-//! checked first, so guessing cannot lock out the owner of a token.
+//! A limit on wrong tokens, by address and for all together. A correct token is never counted or refused: it is checked
+//! first, so guessing cannot lock out the owner of a token.
 //!
-//! Guessing is hopeless by the length of a secret alone. The limit makes it loud, and costs whoever tries a new connection
-//! for each guess.
+//! The length of a secret alone makes guessing hopeless. The limit makes it visible, and costs the attacker a new
+//! connection for each guess.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Wrong tokens of one address at once, and in a second after that.
+/// The limit per address: wrong tokens in a burst, and per second after that.
 const PEER: Allowance = Allowance { burst: 10.0, per_second: 1.0 };
-/// The same for all addresses together.
+/// The limit for all addresses together.
 const ALL: Allowance = Allowance { burst: 100.0, per_second: 20.0 };
-/// Addresses that are remembered. Beyond it new ones share what is allowed for all.
+/// The maximum number of remembered addresses. Beyond it only the common limit applies to new ones.
 const PEERS_MAX: usize = 1_024;
-/// How often the log tells of them.
+/// How often wrong tokens are logged.
 const LOG_EVERY: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -40,19 +40,19 @@ struct Allowance {
     per_second: f64,
 }
 
-/// What is left of an allowance.
+/// The remainder of an allowance.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     left: f64,
     at: Instant,
 }
 
-/// What follows from a wrong token.
+/// The consequences of a wrong token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noticed {
-    /// It was one too many.
+    /// The limit was exceeded.
     pub too_many: bool,
-    /// How many there were since they were last logged, if it is time to log them.
+    /// The number since they were last logged, if it is time to log them.
     pub tell: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl WrongTokens {
         Self { state: Mutex::new(state) }
     }
 
-    /// A wrong token was sent.
+    /// Records a wrong token.
     pub fn notice(&self, peer: IpAddr, now: Instant) -> Noticed {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.total += 1;
@@ -78,7 +78,7 @@ impl WrongTokens {
         Noticed { too_many: !(of_all && of_peer), tell }
     }
 
-    /// All that there were.
+    /// The total number.
     pub fn total(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).total
     }
@@ -117,7 +117,7 @@ impl Bucket {
     }
 }
 
-/// One customer of a provider has 2⁶⁴ addresses of the new kind: they count as one.
+/// The network of an address. One customer of a provider has 2⁶⁴ IPv6 addresses, which count as one.
 fn network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,

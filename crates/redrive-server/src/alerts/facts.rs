@@ -1,4 +1,4 @@
-//! What is known of a pipeline at one moment, as plain numbers.
+//! The facts about a pipeline at one moment, as plain numbers.
 
 use redrive::figures::Figures;
 use redrive::internal::dispatch::health::{cause, flood};
@@ -8,7 +8,7 @@ use redrive::{DeadLetter, Reason, StatusPage, Time};
 
 use super::groups::FoundGroups;
 
-/// One pipeline, now. Counters are those since the process began.
+/// The state of one pipeline. Counters start with the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Messages that became dead letters.
@@ -18,22 +18,22 @@ pub struct Facts {
     pub pending: u64,
     /// Why the breaker is open, if it is.
     pub breaker_open: Option<String>,
-    /// Where the services behind the sink say how they are.
+    /// Status pages of the services behind the sink.
     pub status_pages: &'static [StatusPage],
     /// Why the guard paused the pipeline, if it did.
     pub guarded: Option<String>,
-    /// Why no subscription is purged any more, if that is so.
+    /// Why purging is stopped, if it is.
     pub purging_stopped: Option<String>,
-    /// Which replay was stopped and why, if one was and no decision was made yet.
+    /// Which replay was stopped and why, if one waits for a decision.
     pub replay_stopped: Option<String>,
-    /// Poison pills that were found since the last look.
+    /// Poison pills found since the last poll.
     pub pills: Vec<Pill>,
-    /// Groups of dead letters that are new or back since the last look.
+    /// Groups of dead letters that are new or back since the last poll.
     pub groups: FoundGroups,
 }
 
 impl Facts {
-    /// What the figures of a pipeline say.
+    /// Extracts the facts from the figures of a pipeline.
     pub fn of(figures: &Figures) -> Self {
         let (pending, health) = (figures.pending, &figures.health);
         let why_open =
@@ -53,8 +53,8 @@ impl Facts {
         }
     }
 
-    /// With what its sink says about the services behind it. A service that is paused alone, because its sink has several,
-    /// is as bad as an open breaker.
+    /// Adds the state of the services behind the sink. If the sink has several services and one of them is paused
+    /// alone, that counts like an open breaker.
     #[must_use]
     pub fn with_services(self, figures: &Figures, status_pages: &'static [StatusPage]) -> Self {
         let paused = figures.health.endpoints.as_ref().map_or(0, |endpoints| endpoints.origins);
@@ -65,7 +65,7 @@ impl Facts {
         Self { breaker_open: self.breaker_open.or(why), status_pages, ..self }
     }
 
-    /// With what its table of subscriptions says, if it has one.
+    /// Adds the state of the table of subscriptions, if there is one.
     #[must_use]
     pub fn with_subscriptions(self, stopped: Option<Stopped>) -> Self {
         let why = stopped.map(|stopped| {
@@ -74,29 +74,29 @@ impl Facts {
         Self { purging_stopped: why, ..self }
     }
 
-    /// With what its replay jobs say.
+    /// Adds the state of the replay jobs.
     #[must_use]
     pub fn with_replays(self, stopped: Option<&StoppedReplays>) -> Self {
         Self { replay_stopped: stopped.map(StoppedReplays::sentence), ..self }
     }
 }
 
-/// A message that was set aside because it crashed its worker too often. Never its payload, nor an error's text, which
-/// may hold a part of it.
+/// A message that was quarantined because it crashed its worker too often. Never contains its payload, or an error
+/// text, which may quote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pill {
     pub message_id: String,
     pub crash_count: u32,
-    /// Its first and last crash; it may have failed in another way before, between or after.
+    /// Its first crash; it may have failed in other ways before, between or after its crashes.
     pub first_crash_at: Option<Time>,
     pub last_crash_at: Option<Time>,
     pub quarantined_at: Time,
-    /// How often it was called and failed.
+    /// How many failed calls it had.
     pub attempts: u32,
 }
 
 impl Pill {
-    /// The pill that a dead letter is, if it is one.
+    /// The pill in a dead letter, if it is one.
     pub fn of(letter: &DeadLetter, now: Time) -> Option<Self> {
         let meta = &letter.meta;
         (letter.reason == Reason::PoisonPill).then(|| Self {

@@ -1,4 +1,5 @@
-//! Groups of dead letters that are new or back, for alerts: found every few seconds, named up to a bound, the rest counted.
+//! Groups of dead letters that are new or back, for alerts: polled every few seconds, named up to a limit, the rest
+//! counted.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +13,20 @@ use tokio::time::timeout;
 use crate::api::groups::shown_title;
 use crate::group_watch::GroupTally;
 
-/// Asking for groups costs the dispatch thread a few look-ups for each of them.
+/// Querying groups costs the dispatch thread a few look-ups per group.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A pipeline that has not answered by then is asked again later.
+/// A pipeline that has not answered by then is queried again later.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Groups that one notice names; the others are counted.
+/// The maximum number of groups that one notice names; the others are counted.
 pub const GROUPS_MAX: usize = 5;
-/// A longer title is cut.
+/// The maximum length of a title; a longer one is cut.
 const TITLE_CHARS_MAX: usize = 200;
 
 /// A group that is new or back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupNews {
     pub id: String,
-    /// The normalised error, unless the pipeline redacts such texts.
+    /// The normalised error, unless the pipeline redacts it.
     pub title: String,
     pub open: u64,
 }
@@ -43,7 +44,7 @@ impl GroupNews {
     }
 }
 
-/// Some groups, and how many more there are. Bounded by [`GROUPS_MAX`].
+/// Some groups, and the number of further ones. Bounded by [`GROUPS_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupsFound {
     pub named: Vec<GroupNews>,
@@ -69,14 +70,14 @@ impl GroupsFound {
     }
 }
 
-/// What came up since the last look at a pipeline.
+/// The groups that appeared since the last poll of a pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundGroups {
     pub new: GroupsFound,
     pub regressed: GroupsFound,
 }
 
-/// Looks at the groups of one pipeline again and again.
+/// Polls the groups of one pipeline.
 #[derive(Debug, Default)]
 pub struct GroupLookout {
     tally: GroupTally,
@@ -84,8 +85,8 @@ pub struct GroupLookout {
 }
 
 impl GroupLookout {
-    /// What is new since the last look; nothing if that was a moment ago, or if the pipeline cannot answer now. Groups
-    /// that were there at the first look are not new.
+    /// The news since the last poll; empty if that was a moment ago, or if the pipeline cannot answer now. Groups that
+    /// existed at the first poll are not new.
     pub async fn look(
         &mut self,
         handle: &PipelineHandle,
@@ -93,7 +94,7 @@ impl GroupLookout {
         redaction: &Redaction,
     ) -> FoundGroups {
         let is_early = self.looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY);
-        // While letters are being read, each group would look new.
+        // While letters are being loaded, each group would look new.
         if is_early || handle.figures().condition.letters_loading {
             return FoundGroups::default();
         }
@@ -105,7 +106,7 @@ impl GroupLookout {
         if news.new.is_empty() && news.regressed.is_empty() {
             return FoundGroups::default();
         }
-        // With a letter of each, for their titles.
+        // With one letter of each, for their titles.
         let asked = timeout(ANSWER_MAX, actions.groups(handle)).await;
         let groups = asked.ok().and_then(Result::ok).unwrap_or_default();
         let found = |ids: &[redrive::GroupId]| {

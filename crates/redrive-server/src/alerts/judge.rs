@@ -1,4 +1,4 @@
-//! What is wrong with a pipeline. Pure: limits, facts and what was counted before come in.
+//! Finds what is wrong with a pipeline. Pure: limits, facts and earlier counts are arguments.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::kind::AlertKind;
 /// Thresholds above which an alert is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// New dead letters within `within`.
+    /// New dead letters within the span `within`.
     pub dead_letters: u64,
     pub within: Duration,
     /// The age of the oldest open letter.
@@ -33,34 +33,34 @@ impl Default for Limits {
     }
 }
 
-/// Something is wrong.
+/// A problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: AlertKind,
-    /// What is wrong, in a sentence.
+    /// The problem, in a sentence.
     pub summary: String,
     /// The number that is too high: letters, seconds, messages.
     pub value: Option<u64>,
     pub limit: Option<u64>,
-    /// Where to see whether it is the service's fault.
+    /// Status pages that show whether the service is at fault.
     pub status_pages: &'static [StatusPage],
 }
 
-/// What was counted before, of one pipeline.
+/// The earlier counts of one pipeline.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// The counter of dead letters at earlier moments, oldest first. Bounded by [`MARKS_MAX`].
+    /// The counter of dead letters at earlier times, oldest first. Bounded by [`MARKS_MAX`].
     marks: VecDeque<(Time, u64)>,
     last_pill: Option<Time>,
     last_new_group: Option<Time>,
     last_regressed: Option<Time>,
 }
 
-/// How finely the window of new dead letters is known.
+/// The resolution of the window of new dead letters.
 const MARKS_MAX: u32 = 60;
 
 impl Past {
-    /// Before anything was counted: counters begin at zero with the process.
+    /// The state before anything was counted: counters start at zero with the process.
     pub fn at(now: Time) -> Self {
         Self {
             marks: VecDeque::from([(now, 0)]),
@@ -70,10 +70,10 @@ impl Past {
         }
     }
 
-    /// Dead letters that are new within the window, and remembers this moment.
+    /// The number of new dead letters within the window; also records this time.
     fn arrived(&mut self, dead: u64, within: Duration, now: Time) -> u64 {
         let (step, begin) = (within / MARKS_MAX, now.as_millis().saturating_sub(within.as_millis() as u64));
-        // The youngest mark that is old enough is the one to count from; older ones are not needed any more.
+        // Count from the youngest mark that is old enough; older ones are no longer needed.
         while self.marks.len() > 1 && self.marks[1].0.as_millis() <= begin {
             self.marks.pop_front();
         }
@@ -85,7 +85,7 @@ impl Past {
     }
 }
 
-/// Whether something happened, now or not longer than `memory` ago.
+/// Whether something happens now, or happened at most `memory` ago.
 fn is_recent(last: &mut Option<Time>, happened: bool, memory: Duration, now: Time) -> bool {
     if happened {
         *last = Some(now);
@@ -93,8 +93,8 @@ fn is_recent(last: &mut Option<Time>, happened: bool, memory: Duration, now: Tim
     last.is_some_and(|last| now.since(last) < memory)
 }
 
-/// Everything that is wrong with a pipeline now. A poison pill and a group that is new or back count as wrong for as long
-/// as `memory`: they are events, which have no end.
+/// All current problems of a pipeline. A poison pill, and a group that is new or back, count for as long as `memory`:
+/// they are events without an end.
 pub fn judge(
     pipeline: &str,
     facts: &Facts,
@@ -241,7 +241,7 @@ mod tests {
     fn only_dead_letters_of_the_window_are_new() {
         let mut past = Past::at(at(0));
         let mut told = Vec::new();
-        // 60 a minute for two minutes, then none.
+        // 60 per minute for two minutes, then none.
         for secs in 1..=1200 {
             let facts = Facts { dead: secs.min(120), ..Facts::default() };
             let found = judge("orders", &facts, &Limits::default(), &mut past, MEMORY, at(secs));

@@ -1,13 +1,13 @@
-//! What may be reported: a closed set, each with how bad it is and what to do.
+//! The kinds of alerts: a closed set, each with its severity and runbook.
 
 /// One kind of alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlertKind {
     /// The downstream counts as down.
     BreakerOpen,
-    /// Messages are given up faster than usual.
+    /// Messages are dead-lettered faster than usual.
     DeadLetters,
-    /// Dead letters have been left open for long.
+    /// Dead letters have been open for long.
     OldestLetter,
     /// Too many messages are pending.
     QueueDepth,
@@ -15,15 +15,15 @@ pub enum AlertKind {
     PoisonPill,
     /// The pipeline was paused because most of its messages died.
     Guard,
-    /// So many subscriptions are gone that none is purged any more.
+    /// So many subscriptions are gone that purging stopped.
     PurgingStopped,
-    /// Messages die of something that was not seen before.
+    /// Messages die of a new cause.
     NewGroup,
     /// A group of dead letters that was resolved has new letters.
     GroupRegressed,
     /// A replay was stopped because too many of its letters died again.
     ReplayStopped,
-    /// The disk is nearly full, or storage failed and the process ended. Of the process, not of a pipeline.
+    /// The disk is nearly full, or storage failed and the process ended. Concerns the process, not a pipeline.
     Storage,
 }
 
@@ -81,7 +81,7 @@ impl AlertKind {
         }
     }
 
-    /// The page that says what to do, as the alert rules name it.
+    /// The runbook, as the alert rules name it.
     pub const fn runbook(self) -> &'static str {
         match self {
             Self::BreakerOpen => "docs/runbooks/breaker-open.md",

@@ -1,9 +1,9 @@
-//! Alerts without Prometheus: judged once a second from plain figures, sent at most once a period.
+//! Alerts without Prometheus: evaluated once a second from plain figures, sent at most once per period.
 //!
-//! Read in this order: a [`kind`] is what may be reported, [`facts`] are what is known of a pipeline at one moment, [`judge`]
-//! finds what is wrong with them, [`rhythm`] says when that is reported and when it is over, [`watcher`] puts the two
-//! together for one alert of the configuration, and a [`notice`] is what is sent. Nothing of these has a clock, a thread or
-//! a connection: the caller brings them. [`groups`] asks a pipeline which groups of letters are new or back.
+//! Read in this order: [`kind`] has the kinds of alerts, [`facts`] the state of a pipeline at one moment, [`judge`]
+//! finds problems in it, [`rhythm`] decides when they are reported and when they are over, [`watcher`] combines the two
+//! for one configured alert, and [`notice`] is the message sent. None of them has a clock, a thread or a connection:
+//! the caller provides them. [`groups`] asks a pipeline which groups of letters are new or back.
 
 pub mod groups;
 

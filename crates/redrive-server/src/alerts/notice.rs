@@ -1,4 +1,4 @@
-//! What is sent: one JSON object, the same to a webhook and to a command.
+//! The message of an alert: one JSON object, the same for a webhook and a command.
 
 use redrive::{StatusPage, Time};
 use redrive_api::{AlertNotice, Instant, QuarantinedPill, ServiceStatusPage};
@@ -23,31 +23,32 @@ impl NoticeState {
     }
 }
 
-/// Something to tell.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub kind: AlertKind,
     pub state: NoticeState,
-    /// `None`: it is about the whole process.
+    /// `None` if it concerns the whole process.
     pub pipeline: Option<String>,
     pub at: Time,
     pub since: Time,
     pub summary: String,
     pub value: Option<u64>,
     pub limit: Option<u64>,
-    /// Where to see whether it is the service's fault.
+    /// Status pages that show whether the service is at fault.
     pub status_pages: &'static [StatusPage],
-    /// Poison pills that were found since the last notice of that kind; at most [`PILLS_MAX`].
+    /// Poison pills found since the last notice of that kind; at most [`PILLS_MAX`].
     pub pills: Vec<Pill>,
-    /// Groups that came up since the last notice of that kind.
+    /// Groups that appeared since the last notice of that kind.
     pub groups: GroupsFound,
 }
 
-/// Pills in one notice. Those beyond are counted in the metrics and listed by `redrive dlq inspect`.
+/// The maximum number of pills in one notice. Further ones are counted in the metrics and listed by
+/// `redrive dlq inspect`.
 pub const PILLS_MAX: usize = 20;
 
 impl Notice {
-    /// The same for every copy of this notice, and for no other: a receiver can tell repeats from news.
+    /// The same for every copy of this notice, and different for any other: a receiver can recognise repeats.
     pub fn id(&self) -> String {
         let pipeline = self.pipeline.as_deref().unwrap_or("-");
         format!("alert/{}/{pipeline}/{}/{}", self.kind.name(), self.at.as_millis(), self.state.name())

@@ -1,4 +1,4 @@
-//! When an alert is sent: at once, then once a period for as long as it lasts, and once when it is over.
+//! When an alert is sent: at once, then once per period while it lasts, and once when it is over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use redrive::Time;
 use super::kind::AlertKind;
 use super::notice::NoticeState;
 
-/// What an alert is about: a kind, of one pipeline or of the whole process.
+/// The subject of an alert: a kind, of one pipeline or of the whole process.
 pub type Subject = (AlertKind, Option<String>);
 
-/// Keeps one alert from telling the same too often. Its memory is bounded by kinds times pipelines.
+/// Keeps one alert from repeating itself too often. Its memory is bounded by kinds times pipelines.
 #[derive(Clone, Debug)]
 pub struct Rhythm {
     every: Duration,
@@ -20,15 +20,15 @@ pub struct Rhythm {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct AlertPhase {
-    /// Since when it is wrong; `None`: it is not.
+    /// When the problem began; `None` if there is none.
     since: Option<Time>,
-    /// When it was last reported to be wrong.
+    /// When the problem was last reported.
     sent: Option<Time>,
-    /// Whether that was reported and its end was not.
+    /// Whether it was reported and its end was not.
     open: bool,
 }
 
-/// What is to be reported now, and since when it is wrong.
+/// A report that is due, and when the problem began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
     pub state: NoticeState,
@@ -44,8 +44,8 @@ impl Rhythm {
         self.every
     }
 
-    /// Takes in whether the subject is wrong now. What comes and goes within a period is reported once, with its end; if it
-    /// is wrong again when the period is over, it is reported again.
+    /// Records whether the subject has a problem now, and returns the report that is due. A problem that comes and goes
+    /// within a period is reported once, with its end; if there is one again after the period, it is reported again.
     pub fn hear(&mut self, subject: Subject, wrong: bool, now: Time) -> Option<Beat> {
         if !wrong && !self.standings.contains_key(&subject) {
             return None;
@@ -73,7 +73,7 @@ mod tests {
         Time::from_millis(1_000_000_000 + secs * 1000)
     }
 
-    /// What is reported, second by second, when it is wrong during these spans.
+    /// The reports, second by second, if there is a problem during these spans.
     fn told(wrong: &[(u64, u64)], secs: u64) -> Vec<(u64, NoticeState, u64)> {
         let mut rhythm = Rhythm::new(Duration::from_mins(1));
         let subject = || (AlertKind::QueueDepth, Some("orders".to_owned()));
@@ -103,7 +103,7 @@ mod tests {
             told(&flicker, 100),
             [(0, Firing, 0), (5, Resolved, 0), (60, Firing, 60), (65, Resolved, 60)]
         );
-        // What is still wrong when the period is over is reported then, with its own beginning.
+        // A problem that persists after the period is reported then, with its own beginning.
         assert_eq!(told(&[(0, 5), (50, 70)], 100)[2..], [(60, Firing, 50), (70, Resolved, 50)]);
     }
 

@@ -1,4 +1,4 @@
-//! One alert of the configuration: what it watches, and what it has reported.
+//! One configured alert: what it watches, and what it has reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::kind::AlertKind;
 use super::notice::{Notice, NoticeState, PILLS_MAX};
 use super::rhythm::Rhythm;
 
-/// Watches some kinds of some pipelines. Its owner looks once a second.
+/// Watches some kinds of problems in some pipelines. Its owner polls once a second.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     kinds: Vec<AlertKind>,
@@ -24,14 +24,14 @@ pub struct Watcher {
 #[derive(Clone, Debug)]
 struct WatchedPipeline {
     past: Past,
-    /// Pills that no notification has named yet.
+    /// Pills not yet in a notification.
     unreported: Vec<Pill>,
-    /// Groups that no notification has named yet.
+    /// Groups not yet in a notification.
     groups: FoundGroups,
 }
 
 impl WatchedPipeline {
-    /// The groups that a notice of this kind names.
+    /// The groups for a notice of this kind.
     fn groups_of(&mut self, kind: AlertKind) -> Option<&mut GroupsFound> {
         match kind {
             AlertKind::NewGroup => Some(&mut self.groups.new),
@@ -67,7 +67,7 @@ impl Watcher {
         self.kinds.contains(&kind)
     }
 
-    /// What is to be reported about a pipeline now.
+    /// The notices about a pipeline that are due now.
     pub fn look(&mut self, pipeline: &str, facts: &Facts, now: Time) -> Vec<Notice> {
         let every = self.rhythm.every();
         let Some(watched) = self.pipelines.get_mut(pipeline) else { return Vec::new() };
@@ -96,7 +96,7 @@ impl Watcher {
         notices
     }
 
-    /// What is to be reported about the storage: `wrong` says what is, if anything is.
+    /// The notice about the storage that is due now; `wrong` describes a problem, if there is one.
     pub fn look_at_storage(&mut self, wrong: Option<&str>, now: Time) -> Option<Notice> {
         if !self.watches(AlertKind::Storage) {
             return None;
@@ -160,7 +160,7 @@ mod tests {
         Facts { pills: vec![pill], ..Facts::default() }
     }
 
-    /// S1-44: the alert says where the vendor says how its service is.
+    /// S1-44: the alert names the vendor's status page.
     #[test]
     fn a_breaker_of_a_push_sink_names_the_status_page_of_the_vendor() {
         const PAGES: &[redrive::StatusPage] =
@@ -183,7 +183,7 @@ mod tests {
         assert!(told.get("status_pages").is_none(), "it is about the breaker: {told}");
     }
 
-    /// The breaker of the pipeline stays closed when one of several push services is paused.
+    /// The pipeline's breaker stays closed if only one of several push services is paused.
     #[test]
     fn a_push_service_that_is_paused_alone_is_told_as_well() {
         use redrive::internal::dispatch::EndpointFigures;
@@ -260,7 +260,7 @@ mod tests {
         Facts { groups: FoundGroups { new, ..FoundGroups::default() }, ..Facts::default() }
     }
 
-    /// A deployment that breaks everything makes a thousand groups: one notice, not a thousand.
+    /// A deployment that breaks everything creates a thousand groups: one notice, not a thousand.
     #[test]
     fn new_groups_are_told_together_the_first_by_name_and_the_rest_counted() {
         let mut watcher = watcher(&[AlertKind::NewGroup, AlertKind::GroupRegressed]);

@@ -1,4 +1,4 @@
-//! The record of who did what.
+//! The action log.
 
 use axum::extract::State;
 use redrive::actions::{Action, ActionError, ActionKind, ActionStep};
@@ -12,7 +12,7 @@ use crate::problem::{Code, Problem};
 use crate::request::Params;
 use crate::state::{Shared, now};
 
-/// Actions of one answer, unless asked otherwise.
+/// The default number of actions in an answer.
 const LIST_DEFAULT: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
@@ -42,7 +42,7 @@ pub(crate) async fn list(
     Ok(Json(Actions { actions: actions.into_iter().map(shown).collect() }))
 }
 
-/// An action as it was recorded, and what became of the replay that it started.
+/// An action as recorded, and the state of the replay that it started.
 fn view(action: Action, job: Option<&ReplayView>) -> ActionView {
     let counts_letters = action.action.counts() == "letters";
     ActionView {
@@ -72,7 +72,7 @@ impl From<ActionError> for Problem {
                 error,
                 "`redrive status --members` lists the processes; `redrive audit PIPELINE --actions` at each its discards",
             ),
-            // Asked of this pipeline, it is not there: the same answer as for an unknown id.
+            // For this pipeline it does not exist: the same answer as for an unknown id.
             ActionError::NoGroup { .. } => {
                 Self::not_found(error, "groups with open letters or a state are there; list them first")
             }

@@ -1,5 +1,4 @@
-//! What requests that change something have in common: which pipeline, who asks, the body they bring, and the record in
-//! the log of actions.
+//! Common parts of requests that change something: the pipeline, the actor, the body, and the entry in the action log.
 
 use axum::Extension;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -15,8 +14,8 @@ use crate::request::{Path, read_json};
 use crate::service::Served;
 use crate::state::Shared;
 
-/// A change of one pipeline, and who asks for it. Extracted before the body, so that an unknown pipeline is not found
-/// whatever the body says.
+/// A change of one pipeline, and its actor. Extracted before the body, so that an unknown pipeline gives "not found"
+/// whatever the body.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub shared: Shared,
@@ -35,7 +34,7 @@ impl FromRequestParts<Shared> for Change {
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
         let Path(PipelineOfPath { pipeline }) = Path::from_request_parts(parts, shared).await?;
         let served = shared.service.find(&pipeline)?.clone();
-        // The guard names the actor on every route that needs a scope.
+        // The guard provides the actor on every route that needs a scope.
         let actor = Extension::<Actor>::from_request_parts(parts, shared).await;
         let Extension(actor) = actor.map_err(|_| {
             Problem::new(Code::Unauthorized, "a change needs a token", "send one as a bearer token")
@@ -45,18 +44,18 @@ impl FromRequestParts<Shared> for Change {
 }
 
 impl Change {
-    /// An entry for the log of actions, by the caller, with the time of the pipeline.
+    /// A new entry for the action log, by the caller, with the pipeline's time.
     pub fn action(&self, kind: ActionKind) -> Action {
         Action::new(self.served.handle.now(), &self.actor.0, kind, self.served.handle.name())
     }
 
-    /// Writes the log. Call it before the change is made: what was done is never missing from it.
+    /// Writes the action log. Call this before the change is made, so that no change is missing from it.
     pub async fn record(&self, action: Action) -> Result<(), Problem> {
         Ok(self.shared.service.actions.record(action).await?)
     }
 }
 
-/// A JSON object as the body, with its share of the memory for bodies until it is dropped.
+/// A JSON object as the body, which holds its share of the memory for bodies until dropped.
 #[derive(Debug)]
 pub(crate) struct JsonBody<T> {
     pub value: T,
@@ -73,7 +72,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
     }
 }
 
-/// The reason of a change, for the log of actions.
+/// Validates the reason of a change, for the action log.
 pub(crate) fn reason(given: Option<String>, bytes_max: usize) -> Result<String, Problem> {
     let reason = given.unwrap_or_default().trim().to_owned();
     if reason.is_empty() || reason.len() > bytes_max {

@@ -1,4 +1,4 @@
-//! Edits of open letters: planned with `dry_run`, carried out, and undone by name.
+//! Edits of open letters: planned with `dry_run`, applied, and undone by name.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -63,14 +63,14 @@ pub(crate) async fn edit(
     Ok(Json(EditAnswer::Edited(Edited { not_open, ..view })))
 }
 
-/// Whether a whole payload that is to be stored was made from one that was shown with redacted values.
+/// Whether a new payload was derived from one shown with redacted values.
 fn quotes_the_mask(body: &Edit) -> bool {
     let each = body.payloads.iter().flatten().flat_map(|one| [&one.payload, &one.was]);
     let mut payloads = body.payload.iter().chain(&body.was).chain(each);
     payloads.any(|payload| matches!(payload, Payload::Utf8(text) if text.contains(REDACTED)))
 }
 
-/// The values of a letter that must not be shown, of all its versions.
+/// The values of a letter that must not be shown, from all its versions.
 async fn secrets_of(served: &Served, letter: u64) -> Result<Secrets, Problem> {
     let mut secrets = Secrets::default();
     if let Some(letter) = served.handle.letter(letter).await? {
@@ -80,7 +80,8 @@ async fn secrets_of(served: &Served, letter: u64) -> Result<Secrets, Problem> {
     Ok(secrets)
 }
 
-/// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
+/// Refuses other fields beside an undo: it affects all letters of its edit and has no dry run, so they would be
+/// ignored.
 fn stands_alone(body: &[u8]) -> Result<(), Problem> {
     let fields: BTreeMap<String, Box<RawValue>> = read_json(body)?;
     match fields.keys().find(|field| *field != "undo") {
@@ -92,7 +93,7 @@ fn stands_alone(body: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// What is asked for, checked before any letter is looked at.
+/// The requested edit, validated before any letter is read.
 fn wish(body: &Edit) -> Result<EditWish, Problem> {
     let bad =
         |message: String| Problem::bad_request(message, "GET /v1/openapi.json shows the fields of an edit");
@@ -137,7 +138,7 @@ fn wish(body: &Edit) -> Result<EditWish, Problem> {
     Ok(EditWish { change, condition, was, payloads: None, ids })
 }
 
-/// The payloads of letters that were named one by one. They say which letters are meant, and what shall change.
+/// Payloads for individually named letters. They select the letters and give their new content.
 fn payloads(body: &Edit, ids: LetterIds<'_>) -> Result<Option<HashMap<u64, NewPayload>>, Problem> {
     let Some(all) = &body.payloads else { return Ok(None) };
     let hint = "`payloads` takes the place of a selection, of a condition and of every other change";
@@ -213,7 +214,7 @@ fn skipped_view(ids: LetterIds<'_>, skipped: Skipped) -> SkippedLetters {
     SkippedLetters { count: skipped.count, letters, why: skipped.why }
 }
 
-/// The value of a header that carries a secret is not shown, nor what the pipeline redacts.
+/// The difference without the values of secret headers and what the pipeline redacts.
 fn difference_view(difference: Difference, redaction: &Redaction, secrets: &Secrets) -> DifferenceView {
     let Difference { at, field, before, after } = difference;
     let is_in = |value: &Option<String>| value.as_ref().is_some_and(|value| secrets.without(value).is_some());

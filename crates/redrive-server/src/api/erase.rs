@@ -1,4 +1,4 @@
-//! Letters whose content goes for good, and the clean-up of what is done.
+//! Erases the content of letters for good, and compacts resolved ones.
 
 use redrive::LetterState;
 use redrive_api::{Compacted, Erase, EraseAnswer, Erased, WouldErase};
@@ -8,8 +8,8 @@ use super::{letters, selection};
 use crate::answer::Json;
 use crate::problem::Problem;
 
-/// Letters in whatever state, unless the filter says one: erasing a person's data means all of it. Only `all` by
-/// itself means open letters, as everywhere.
+/// Erases letters in any state, unless the filter names one: erasing a person's data means all of it. Only `all` by
+/// itself means open letters, as elsewhere.
 pub(crate) async fn erase(
     change: Change,
     JsonBody { value: mut wish, .. }: JsonBody<Erase>,
@@ -20,7 +20,7 @@ pub(crate) async fn erase(
     let selection =
         if given.all { selection::open(given, hidden, now)? } else { selection::any(given, hidden, now)? };
     let (mut ids, mut in_replay, mut already) = (Vec::new(), 0_u64, 0);
-    // What an edit has removed from a message is kept with its letter.
+    // Content that an edit removed from a message is still kept with its letter.
     selection
         .each_ever(&served.handle, |letter| match letter.state {
             LetterState::Erased => already += 1,

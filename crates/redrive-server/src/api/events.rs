@@ -1,5 +1,5 @@
-//! What happens in a pipeline, as server-sent events. A client that comes back names the last event it saw and goes on from
-//! there; one that is too slow gets a last event that says so and its stream ends, behind a whole event.
+//! Events of a pipeline as server-sent events. A returning client names the last event it saw and continues from there;
+//! one that is too slow gets a final event that says so, and its stream ends after a complete event.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,15 +24,15 @@ use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::state::Shared;
 
-/// A comment line, so that proxies and clients see that the stream is alive.
+/// The interval of comment lines, which show proxies and clients that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How soon a client that lost its stream asks again.
+/// How soon a client that lost its stream reconnects.
 const RETRY_MS: u64 = 2_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EventParams {
-    /// Separated by commas; all if not given.
+    /// Separated by commas; all if omitted.
     r#type: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn stream(
     let mut response = Response::new(Body::new(EventBody { receiver, _reading: reading }));
     let kind = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    // It has no end that could be waited for, and holds one chunk at a time.
+    // A stream has no known size, and holds only one chunk at a time.
     response.extensions_mut().insert(Held);
     Ok(response)
 }
@@ -86,12 +86,12 @@ fn kinds(text: &str) -> Result<Vec<EventKind>, Problem> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamStart {
     After(u64),
-    /// The client's last event is one of an earlier process: all that there is follows, and something may be missing.
+    /// The client's last event is from an earlier process: all available events follow, and some may be missing.
     Anew,
 }
 
 impl StreamStart {
-    /// Without a last event, what happens from now on.
+    /// Without a last event the stream starts now.
     fn of(last: Option<&str>, run: u64, events: &Events) -> Self {
         let Some(last) = last else { return Self::After(events.latest()) };
         let Some((of, number)) = last.split_once('-') else { return Self::Anew };
@@ -102,17 +102,17 @@ impl StreamStart {
     }
 }
 
-/// One client and how far it has read.
+/// One client and its position.
 struct EventReader {
     events: Events,
     kinds: Option<Vec<EventKind>>,
-    /// Numbers begin anew with each process.
+    /// Event numbers restart with each process.
     run: u64,
     start: StreamStart,
 }
 
 impl EventReader {
-    /// Until the client is gone or too slow.
+    /// Runs until the client is gone or too slow.
     async fn run(self, sender: &mpsc::Sender<Bytes>) {
         let mut news = self.events.watch();
         let mut at = 0;
@@ -134,7 +134,7 @@ impl EventReader {
             news.borrow_and_update();
             let read = self.events.after(at);
             if read.missed > 0 && !is_first {
-                // Its id is that of the last event missed, so that the client goes on with the next one.
+                // Its id is that of the last missed event, so that the client continues with the next one.
                 let (run, missed) = (self.run, read.missed);
                 let data = format!("{{\"type\":\"missed\",\"events\":{missed}}}");
                 let text = format!("id: {run}-{}\nevent: missed\ndata: {data}\n\n", at + missed);
@@ -269,7 +269,8 @@ mod tests {
         }
     }
 
-    /// A client that took 4 KiB in a second was cut off within a line: it kept less than the pace of an ordinary answer.
+    /// Once, a client that took 4 KiB per second was cut off within a line: it was slower than an ordinary answer
+    /// allows.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_too_slowly_gets_whole_events_to_the_end_of_its_stream() {
         let (ours, mut theirs) = tokio::io::duplex(4096);
@@ -295,7 +296,7 @@ mod tests {
             let read = theirs.read(&mut piece).await.unwrap();
             assert!(read > 0, "cut off behind {:?}", String::from_utf8_lossy(&text[text.len() - 80..]));
             text.extend_from_slice(&piece[..read]);
-            // Meanwhile more happens than it can take.
+            // More events arrive than it can take.
             push(&events, 200);
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

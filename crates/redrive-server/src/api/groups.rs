@@ -1,4 +1,4 @@
-//! Groups of dead letters: counted, shown with why their letters belong together, and decided about.
+//! Groups of dead letters: counted, explained and decided about.
 
 use axum::extract::State;
 use redrive::internal::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX};
@@ -18,10 +18,10 @@ use crate::request::Path;
 use crate::service::Served;
 use crate::state::Shared;
 
-/// Letters that are shown with a group.
+/// How many letters are shown with a group.
 const SAMPLES: usize = 5;
 
-/// What its letters have in common is that of the sample; of `other` they have nothing in common.
+/// The common properties of its letters come from the sample; those of `other` have nothing in common.
 fn group(served: &Served, summary: &GroupSummary) -> GroupView {
     let GroupSummary { figures, state, mark, sample } = summary;
     let cause = sample.as_ref().filter(|_| !figures.group.is_other());
@@ -53,7 +53,7 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
     }
 }
 
-/// The title of a group, unless it is made from what a receiver or a handler said and their pipeline redacts.
+/// The title of a group, unless it derives from the text of a receiver or handler and the pipeline redacts.
 pub(crate) fn shown_title(redaction: &Redaction, summary: &GroupSummary) -> String {
     let is_ours = summary.group().is_other() || summary.sample.as_ref().is_some_and(is_our_title);
     if !redaction.hides_texts() || is_ours {
@@ -63,7 +63,7 @@ pub(crate) fn shown_title(redaction: &Redaction, summary: &GroupSummary) -> Stri
     hidden_error(last.as_ref().and_then(redrive::internal::letters::status_of))
 }
 
-/// The rule of the configuration that has made the group, if one has.
+/// The configured rule that created the group, if there is one.
 fn rule(served: &Served, group: &Fingerprint) -> Option<RuleView> {
     let rule = served.handle.group_rules().rule_of(group);
     let pattern = rule.map(|rule| rule.pattern().to_owned());
@@ -147,7 +147,7 @@ fn handling(wish: &GroupDecision, now: Time) -> Result<Handling, Problem> {
     }
 }
 
-/// A time to come, or how long from now.
+/// Parses a time in the future, or a span from now.
 fn until(text: &str, now: Time) -> Result<Time, Problem> {
     let time = match duration::parse(text) {
         Ok(span) => Some(now.plus(span)),

@@ -1,4 +1,4 @@
-//! One key, where keys are ordered: whom its messages wait for.
+//! One key, if keys are ordered: what its messages wait for.
 
 use axum::extract::State;
 use redrive::DeliveryOrder;

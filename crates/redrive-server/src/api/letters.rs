@@ -1,4 +1,4 @@
-//! Dead letters: looked at, counted, discarded and taken back.
+//! Dead letters: read, counted, discarded and restored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,19 +26,19 @@ use crate::request::{Params, Path};
 use crate::service::Served;
 use crate::state::Shared;
 
-/// Letters of a page, unless asked otherwise.
+/// The default number of letters per page.
 const PAGE_DEFAULT: usize = 100;
-/// How long statistics look at letters, page by page; if that is not enough, `scanned` says how many they are of. Clients
-/// wait for a minute.
+/// The time limit for statistics over letters, page by page; if it is not enough, `scanned` gives the number covered.
+/// Clients wait for a minute.
 const STATS_WITHIN: Duration = Duration::from_secs(45);
-/// Tenants that statistics tell apart, and those that are shown.
+/// The maximum number of tenants that statistics distinguish. Fewer are shown.
 const TENANTS_MAX: usize = 1_000;
 const TENANTS_SHOWN_MAX: usize = 100;
-/// The letters of all other tenants.
+/// The name for all other tenants.
 const OTHERS: &str = "(others)";
-/// Payloads of one page; a page with more of them ends early.
+/// The maximum size of payloads per page; a page that exceeds it ends early.
 const PAYLOADS_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The longest reason for a discard.
+/// The maximum length of a discard's reason.
 pub(super) const REASON_BYTES_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
@@ -60,7 +60,7 @@ pub(crate) async fn list(
     let served = shared.service.find(&pipeline)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let selection = Selection {
-        // An empty filter is refused here as everywhere: who means all letters leaves it out.
+        // An empty filter is refused here as elsewhere: leave it out to get all letters.
         filter: params
             .filter
             .as_deref()
@@ -83,7 +83,7 @@ pub(crate) async fn list(
     shared.answers.hold(built, Some(room)).await
 }
 
-/// A page of letters, with no more payloads than one answer may hold.
+/// A page of letters, with no more payloads than one answer may contain.
 fn shown_page(
     served: &Served,
     page: &Page,
@@ -125,8 +125,8 @@ pub(crate) async fn show(
     shared.answers.hold(built, Some(room)).await
 }
 
-/// The states come from the engine's counters, which count all letters; the rest from the open letters, all of them, read
-/// page by page so that deliveries go on between two pages.
+/// The states come from the engine's counters, which cover all letters; the rest from the open letters, read page by
+/// page so that deliveries continue in between.
 pub(crate) async fn stats(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
@@ -144,7 +144,7 @@ pub(crate) async fn stats(
             break;
         }
     }
-    // Asked of the engine: the figures may be as old as their last publication.
+    // Asked of the engine, since the figures may be out of date.
     let LetterCounts { open, replaying, succeeded, discarded, erased } =
         view::letter_counts(&served.handle.counts().await?);
     let owned = |counts: BTreeMap<&'static str, u64>| {
@@ -164,12 +164,12 @@ pub(crate) async fn stats(
     }))
 }
 
-/// Open letters, counted.
+/// Counts of open letters.
 #[derive(Debug, Default)]
 struct LetterTally {
     by_reason: BTreeMap<&'static str, u64>,
     by_class: BTreeMap<&'static str, u64>,
-    /// Letters, and when the oldest died.
+    /// The number of letters, and the death of the oldest one.
     by_tenant: BTreeMap<String, (u64, Time)>,
     oldest: Option<Time>,
     scanned: u64,
@@ -192,7 +192,7 @@ impl LetterTally {
         *oldest = letter.dead_at.min(*oldest);
     }
 
-    /// The most letters first; tenants beyond those that are shown are counted together.
+    /// The tenants with the most letters first; those not shown are counted together.
     fn tenants(&self) -> Vec<LettersOfTenant> {
         let mut all: Vec<(&str, u64, Time)> =
             self.by_tenant.iter().map(|(tenant, (letters, oldest))| (&**tenant, *letters, *oldest)).collect();

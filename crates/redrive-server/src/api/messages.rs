@@ -23,7 +23,7 @@ use crate::routes::{self, Operation};
 use crate::service::Served;
 use crate::state::Shared;
 
-/// Messages of a page, unless asked otherwise.
+/// The default number of messages per page.
 const PAGE_DEFAULT: usize = 100;
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) async fn list(
     shared.answers.hold(built, Some(room)).await
 }
 
-/// A message as it is shown, without what its pipeline redacts.
+/// A message for display, without what its pipeline redacts.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum ShownMessage {
@@ -75,7 +75,7 @@ fn shown_message(served: &Served, listed: &ListedMessage, with_payload: bool) ->
     if served.redaction.is_empty() {
         return ShownMessage::Whole(Box::new(view::listed(ids, listed, with_payload)));
     }
-    // The payload has to be in the view, or what other fields repeat of it would not be known.
+    // The payload must be in the view: otherwise copies of its values in other fields would not be recognised.
     let listed = view::listed(ids, listed, true);
     let mut message = view::redacted(&served.redaction, &listed, Secrets::default());
     if let Some(fields) = message.as_object_mut().filter(|_| !with_payload) {
@@ -143,7 +143,7 @@ fn unknown(served: &Served, id: &str) -> Problem {
     Problem::not_found(format!("pipeline `{}` knows no message `{id}`", served.handle.name()), hint)
 }
 
-/// Why a message cannot be steered. Nothing starts by itself in a pipeline that is paused.
+/// Why a message cannot be made due or cancelled. In a paused pipeline nothing starts by itself.
 fn refused(served: &Served, error: SteerError) -> Problem {
     if matches!(error, SteerError::Ready { .. }) && served.handle.is_paused() {
         let name = served.handle.name();
@@ -153,7 +153,7 @@ fn refused(served: &Served, error: SteerError) -> Problem {
     error.into()
 }
 
-/// The record comes first: what was done is never missing from it.
+/// Makes a message due or cancels it. The action is recorded first, so that none is missing.
 pub(crate) async fn steer(
     change: Change,
     Path((_, rest)): Path<(String, String)>,

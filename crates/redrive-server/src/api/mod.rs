@@ -1,4 +1,4 @@
-//! The requests under `/v1`: a file per noun, and the JSON they share.
+//! The requests under `/v1`: one file per noun, and the JSON they share.
 
 pub mod actions;
 pub(crate) mod change;

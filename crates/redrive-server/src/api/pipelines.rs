@@ -1,4 +1,4 @@
-//! Pipelines: their figures, and their gate.
+//! Pipelines: their figures, and their take gate.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::request::{Params, Path};
 use crate::service::Served;
 use crate::state::Shared;
 
-/// How often the figures are looked at until they show a change, and how many times.
+/// The polling interval until the figures show a change; [`LOOKS_MAX`] limits the number of polls.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOKS_MAX: u32 = 200;
 
@@ -27,7 +27,7 @@ pub(crate) async fn list(State(shared): State<Shared>) -> Json<Pipelines> {
     Json(Pipelines { pipelines: pipelines.collect() })
 }
 
-/// The pipeline as it is now.
+/// The current state of the pipeline.
 fn now(shared: &Shared, served: &Served) -> PipelineView {
     view::pipeline(served, &shared.service.replays.list())
 }
@@ -51,7 +51,7 @@ pub(crate) async fn resume(
     gate(change, Some(Resume { dead_letter_anyway, now })).await
 }
 
-/// How to go on.
+/// The parameters of a resume.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Resuming {
@@ -83,7 +83,7 @@ async fn breaker(change: Change, order: BreakerOrder) -> Result<Json<PipelineVie
     };
     change.record(change.action(kind)).await?;
     served.handle.order_breaker(order).await?;
-    // The figures follow a moment later, and the answer shows how it is now.
+    // The figures follow a moment later, and the answer should show the new state.
     for _ in 0..LOOKS_MAX {
         let shown = served.handle.figures().health.breaker.state;
         if order == BreakerOrder::Probe || shown == BreakerState::Closed {
@@ -94,7 +94,7 @@ async fn breaker(change: Change, order: BreakerOrder) -> Result<Json<PipelineVie
     Ok(Json(now(&change.shared, served)))
 }
 
-/// Shuts the gate, or opens it as said. The record comes first: what was done is never missing from it.
+/// Shuts the take gate, or opens it with `resume`. The action is recorded first, so that none is missing.
 async fn gate(change: Change, resume: Option<Resume>) -> Result<Json<PipelineView>, Problem> {
     let served = &change.served;
     let (kind, how) = match resume {
@@ -112,7 +112,7 @@ async fn gate(change: Change, resume: Option<Resume>) -> Result<Json<PipelineVie
         None => served.handle.pause().await?,
         Some(how) => served.handle.resume_with(how).await?,
     }
-    // The figures follow a moment later, and the answer shows how it is now.
+    // The figures follow a moment later, and the answer should show the new state.
     for _ in 0..LOOKS_MAX {
         let figures = served.handle.figures();
         if figures.paused == resume.is_none() && !(how.now && figures.health.wait.is_some()) {

@@ -1,4 +1,4 @@
-//! What a replay would do, as the API shows it: a dry run answers with it, and a job that is started brings it along.
+//! The plan of a replay in the API: the answer to a dry run, and part of the answer to a start.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn forecast(
     let (ambiguous, figures) = (options.ambiguous, served.handle.figures());
     let would_replay = plan.would_replay();
     let superseded = &plan.superseded;
-    // Keys and tenants may be values that are redacted; their letters are counted all the same.
+    // Keys and tenants may be redacted values; their letters are still counted.
     let name = |name: &str| if served.redaction.is_empty() { name.to_owned() } else { REDACTED.to_owned() };
     let shown =
         superseded.shown.iter().map(|(key, letters)| KeyLetters { key: name(key), letters: *letters });
@@ -83,15 +83,15 @@ pub(super) fn forecast(
     }
 }
 
-/// `closed`, `open`, `half_open`, or `disabled` of one that does not open by itself.
+/// `closed`, `open`, `half_open`, or `disabled` if it never opens by itself.
 pub(super) fn breaker(served: &Served) -> String {
     let breaker = served.handle.figures().health.breaker;
     let is_disabled = !breaker.enabled && breaker.state == BreakerState::Closed;
     if is_disabled { "disabled" } else { breaker.state.name() }.to_owned()
 }
 
-/// The latest of `jobs`, the latest first, that has something to do with a selection, and what. Without `words` it is not
-/// known by them which letters are meant: those of a list of ids only count the ids.
+/// The latest of `jobs` (given latest first) that relates to a selection, and how. Pass no `words` if they do not
+/// identify the letters: those of a list of ids only count the ids.
 pub(super) fn last_of(
     jobs: impl IntoIterator<Item = ReplayView>,
     pipeline: &str,
@@ -99,7 +99,7 @@ pub(super) fn last_of(
     groups: &TouchedGroups,
 ) -> Option<(ReplayView, &'static str)> {
     let related = |job: &ReplayView| match groups.touches(&job.groups) {
-        // Where it is not told which letters were meant, they may have been others.
+        // If the words hide which letters were meant, they may have been others.
         _ if words.is_some_and(|words| job.selection == words && !words.contains(REDACTED)) => {
             Some("selection")
         }
@@ -124,7 +124,7 @@ fn last_replay(job: ReplayView, by: &str) -> LastReplay {
     }
 }
 
-/// Where the letters go, where messages live in topics.
+/// The destination topic, if messages are in topics.
 fn topic(served: &Served, target: ReplayTarget) -> Option<String> {
     let name = served.handle.name();
     match target {
@@ -134,7 +134,7 @@ fn topic(served: &Served, target: ReplayTarget) -> Option<String> {
     }
 }
 
-/// The reasons that there are.
+/// The counts of reasons that occur.
 pub(super) fn by_reason(skips: &Skipped) -> BTreeMap<String, u64> {
     let there = skips.by_reason().into_iter().filter(|(_, count)| *count > 0);
     there.map(|(reason, count)| (reason.to_owned(), count)).collect()

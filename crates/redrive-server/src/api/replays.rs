@@ -1,4 +1,4 @@
-//! Replay jobs: started from a selection that is frozen first, watched, paused and ended.
+//! Replay jobs: started from a frozen selection, watched, paused and ended.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::problem::{Code, Problem};
 use crate::request::Path;
 use crate::state::{Shared, now};
 
-/// Letters that are not open and are named in a refusal.
+/// How many non-open letters a refusal names.
 const NOT_OPEN_NAMED_MAX: usize = 5;
 
 pub(crate) async fn start(
@@ -116,7 +116,7 @@ fn stop_at(given: Option<&str>) -> Result<Option<Ratio>, Problem> {
     })
 }
 
-/// It is undecided what happens to letters that may have been delivered.
+/// The request does not say what to do with letters that may have been delivered.
 fn undecided(letters: u64) -> Problem {
     let message = format!(
         "{letters} of these letters have an attempt whose end is unknown: the receiver may have acted on it; nothing was \
@@ -127,7 +127,7 @@ fn undecided(letters: u64) -> Problem {
     Problem::new(Code::Conflict, message, hint)
 }
 
-/// There are letters that are meant, and all of them are left out for a reason that is not other replays alone.
+/// Refuses a replay that would leave out all selected letters, unless only other replays are the reason.
 fn fail_if_left_out(planned: &ReplayForecast) -> Result<(), Problem> {
     if planned.ambiguous_skipped > 0 {
         let message = format!(
@@ -164,7 +164,7 @@ fn letters(number: u64) -> String {
     if number == 1 { "1 letter".to_owned() } else { format!("{number} letters") }
 }
 
-/// It is not allowed to replay letters that the receiver may have applied and forgotten.
+/// Letters that the receiver may have applied and forgotten must not be replayed.
 fn beyond_ledger(letters: u64, horizon: Option<Duration>) -> Problem {
     let horizon = horizon.map(duration::print).unwrap_or_default();
     let message = format!(
@@ -293,7 +293,7 @@ const fn state(state: ReplayState) -> JobState {
         ReplayState::Aborted => JobState::Aborted,
         ReplayState::Stopped => JobState::Stopped,
         ReplayState::Failed => JobState::Failed,
-        // A state that has no name in the API yet is none in which the job is over.
+        // A state without a name in the API is never a final one.
         _ => JobState::Running,
     }
 }

@@ -1,4 +1,4 @@
-//! Which letters a request means: read from its fields, and checked before anything is touched.
+//! The letters that a request selects: read from its fields, and validated before anything is changed.
 
 use redrive::internal::letters::select::{self, LetterIds};
 use redrive::letters::redact::{REDACTED, Redaction};
@@ -12,15 +12,15 @@ use crate::problem::{Code, Problem};
 use crate::service::Served;
 use redrive::timestamp;
 
-/// The most ids of one request; more than that is a filter.
+/// The maximum number of ids per request; use a filter for more.
 pub const IDS_MAX: usize = 10_000;
 
-/// The open letters that are meant. Something must be said: nothing is never everything.
+/// Selects open letters. The selection must be explicit: an empty one never means everything.
 pub fn open(letters: LetterSelection, redaction: &Redaction, now: Time) -> Result<Selection, Problem> {
     in_state(Some(LetterState::Open), letters, redaction, now)
 }
 
-/// The letters in whatever state that are meant.
+/// Selects letters in any state.
 pub fn any(letters: LetterSelection, redaction: &Redaction, now: Time) -> Result<Selection, Problem> {
     in_state(None, letters, redaction, now)
 }
@@ -50,8 +50,7 @@ fn in_state(
     })
 }
 
-/// The numbers of the open letters that are meant, and those that were named one by one and are not open, so that nothing
-/// is done to them.
+/// The numbers of the selected open letters, and the individually named ones that are not open and stay unchanged.
 pub async fn freeze(
     letters: LetterSelection,
     Served { handle, redaction, .. }: &Served,
@@ -62,7 +61,7 @@ pub async fn freeze(
     Ok((selection.freeze(handle).await?, not_open))
 }
 
-/// Those of the letters that were named one by one that are not open.
+/// The individually named letters that are not open.
 pub async fn not_open(
     named: Option<&[String]>,
     handle: &PipelineHandle,
@@ -77,7 +76,7 @@ pub async fn not_open(
     Ok(states.map(view).collect())
 }
 
-/// In words, for the record of actions. Where values are redacted, a filter that quotes a message is not told.
+/// Describes a selection for the action log. If values are redacted, a filter that quotes a message is left out.
 pub fn words(letters: &LetterSelection, redaction: &Redaction) -> String {
     let mut parts = Vec::new();
     if let Some(filter) = &letters.filter {
@@ -99,8 +98,8 @@ pub fn words(letters: &LetterSelection, redaction: &Redaction) -> String {
     parts.join(" ")
 }
 
-/// A filter, whatever is done with what it finds: also a count of letters says something of them. What is hidden cannot be
-/// guessed with it piece by piece.
+/// Validates a filter, whatever it is used for: even a count of letters reveals something. It must not allow guessing
+/// hidden values piece by piece.
 pub fn filter(text: &str, redaction: &Redaction) -> Result<Filter, Problem> {
     let filter = Filter::parse(text).map_err(|FilterError { column, problem }| {
         let hint = "write it like `reason:permanent,gone attempts:>=3 -tenant:acme`";
@@ -112,14 +111,14 @@ pub fn filter(text: &str, redaction: &Redaction) -> Result<Filter, Problem> {
     }
 }
 
-/// What was asked for would tell a hidden value piece by piece.
+/// The filter would reveal a hidden value piece by piece.
 pub fn guess(field: &str) -> Problem {
     let message = format!("`{field}` cannot be searched like this: the pipeline redacts");
     let hint = "ask for a whole value, or use status, class, reason and group";
     Problem::new(Code::BadFilter, message, hint)
 }
 
-/// A time, or how long ago.
+/// Parses a time, or an age.
 pub fn since(text: &str, now: Time) -> Result<Time, Problem> {
     if let Ok(span) = duration::parse(text) {
         let ms = now.as_millis().saturating_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
@@ -192,7 +191,7 @@ mod tests {
         );
     }
 
-    /// A dry run answers with a count, which is as good as a list for guessing.
+    /// A dry run answers with a count, which helps guessing as much as a list.
     #[test]
     fn what_is_hidden_is_guessed_with_no_selection() {
         let mut redaction = Redaction::default();

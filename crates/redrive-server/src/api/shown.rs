@@ -1,4 +1,4 @@
-//! Letters as they leave: with the place they came from, and without what their pipeline redacts.
+//! Letters as the API returns them: with their origin, and without what their pipeline redacts.
 
 use redrive::internal::engine::position::PartitionOffset;
 use redrive::internal::letters::select::{LetterIds, Page, SelectError};
@@ -20,7 +20,8 @@ pub(crate) enum ShownLetter {
 }
 
 impl ShownLetter {
-    /// `before` are the messages that its edits have replaced, where they are known; `original` is the first of them.
+    /// Prepares a letter. `before` are the messages that its edits have replaced, if known; `original` is the first of
+    /// them.
     pub(crate) fn of(
         served: &Served,
         letter: &Letter,
@@ -31,7 +32,7 @@ impl ShownLetter {
         let redacts = !served.redaction.is_empty();
         let place = Some(PartitionOffset::of(letter.id)).filter(|place| !place.is_made());
         let origin = served.source.as_ref().and_then(|topic| Some(format!("{topic}/{}", place?)));
-        // The payload has to be in the view, or what other fields repeat of it would not be known.
+        // The payload must be in the view: otherwise copies of its values in other fields would not be recognised.
         let view = LetterView {
             origin,
             original: original.map(|message| message.payload().map(view::payload)),
@@ -56,12 +57,12 @@ impl ShownLetter {
     }
 }
 
-/// Whether the title of its group is not made from what a receiver or a handler said.
+/// Whether the title of its group does not derive from the text of a receiver or handler.
 pub(crate) fn is_our_title(letter: &Letter) -> bool {
     letter.group.is_of_rule() || letter.history.attempts().is_empty()
 }
 
-/// The messages that the edits of a letter have replaced, the first one first.
+/// The messages that the edits of a letter have replaced, the oldest first.
 pub(crate) async fn messages_before(served: &Served, letter: &Letter) -> Result<Vec<Message>, HandleError> {
     let mut before = Vec::with_capacity(letter.edits.len());
     for edit in &letter.edits {
@@ -70,7 +71,7 @@ pub(crate) async fn messages_before(served: &Served, letter: &Letter) -> Result<
     Ok(before)
 }
 
-/// The same of each letter of a page, where they are needed to redact the rest.
+/// The same for each letter of a page, if needed for redaction.
 pub(crate) async fn all_before(
     served: &Served,
     letters: &[Letter],
@@ -83,7 +84,7 @@ pub(crate) async fn all_before(
     Ok(all)
 }
 
-/// A page of letters, with their payloads if they are shown or needed to redact the rest.
+/// A page of letters, with payloads if they are shown or needed for redaction.
 pub(crate) async fn page_of(
     served: &Served,
     selection: &Selection,

@@ -1,5 +1,5 @@
-//! The subscriptions of a push pipeline: which endpoints are alive, flagged or purged. Endpoints are named by their hash;
-//! what is stored of them is never answered.
+//! The subscriptions of a push pipeline: active, flagged or purged endpoints. Endpoints are named by their hash; their
+//! stored data is never returned.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::request::{Params, Path};
 use crate::service::Served;
 use crate::state::Shared;
 
-/// Rows of a page, unless asked otherwise.
+/// The default number of rows per page.
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
 const REASON_BYTES_MAX: usize = 120;
@@ -109,7 +109,7 @@ pub(crate) async fn show(
     Ok(Json(subscription(listed)))
 }
 
-/// How many stored subscriptions are on which key.
+/// The number of stored subscriptions per key.
 pub(crate) async fn keys(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
@@ -123,7 +123,8 @@ pub(crate) async fn keys(
     Ok(Json(SubscriptionKeys { keys: table.keys().into_iter().map(view).collect() }))
 }
 
-/// Stores a subscription, so that messages can name it. Not an action of an operator: a user's system does it all day.
+/// Stores a subscription, so that messages can name it. Not recorded as an operator's action: a user's system does it
+/// all day.
 pub(crate) async fn register(
     Change { served, .. }: Change,
     JsonBody { value: wish, .. }: JsonBody<NewSubscription>,
@@ -163,14 +164,14 @@ pub(crate) async fn purge(
     Ok(Json(subscription(table(served)?.purge(&id, &reason, &actor.0, served.handle.now()).await?)))
 }
 
-/// An endpoint that may be flagged or purged, and why; recorded as such.
+/// Checks that an endpoint may be flagged or purged, and records that with the reason. Returns its id and the reason.
 async fn marked(
     change: &Change,
     wish: NamedSubscription,
     kind: ActionKind,
 ) -> Result<(String, String), Problem> {
     let table = table(&change.served)?;
-    // It is written to logs and records: secrets that were pasted into it must not be.
+    // The reason is written to logs and records, so remove secrets that were pasted into it.
     let said = wish.reason.as_deref().map(|text| redact::without_secrets(text.trim()));
     let reason = reason(said, REASON_BYTES_MAX)?;
     table.check_markable(&wish.id)?;
@@ -178,7 +179,7 @@ async fn marked(
     Ok((wish.id, reason))
 }
 
-/// Takes one flag or purge back, or all purges since a time.
+/// Undoes one flag or purge, or all purges since a time.
 pub(crate) async fn undo(
     change: Change,
     JsonBody { value: wish, .. }: JsonBody<UndoSubscription>,
@@ -217,7 +218,7 @@ pub(crate) async fn resume(change: Change) -> Result<Json<Purging>, Problem> {
     Ok(Json(Purging { purging: true }))
 }
 
-/// The subscriptions of a pipeline whose sink has some.
+/// The table of subscriptions, if the pipeline's sink has one.
 fn table(served: &Served) -> Result<&Subscriptions, Problem> {
     served.subscriptions.as_ref().ok_or_else(|| {
         let message = format!("the sink of pipeline `{}` has no subscriptions", served.handle.name());

@@ -1,22 +1,22 @@
-//! How many file descriptors connections may take. The store needs one for each segment it opens, and a sink one for each
-//! call: without a reserve, clients that connect and say nothing could stop both.
+//! Limits the file descriptors of connections. The store needs one for each segment it opens, and a sink one for each
+//! call: without a reserve, idle clients could stop both.
 
 use rustix::process::{Resource, getrlimit};
 
-/// Shares of the limit, decided once at the start. Pure.
+/// Shares of the limit, determined once at the start. Pure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileBudget {
-    /// Descriptors that this process may have; `None` without a limit.
+    /// The descriptor limit of this process; `None` if unlimited.
     limit: Option<u64>,
 }
 
 impl FileBudget {
-    /// What holds for this process now.
+    /// The limit of this process now.
     pub fn of_process() -> Self {
         Self { limit: getrlimit(Resource::Nofile).current }
     }
 
-    /// Connections at once: as many as are wanted, and no more than half of the limit.
+    /// The maximum number of connections: as many as wanted, but no more than half of the limit.
     pub fn connections(self, wanted: usize) -> usize {
         let half = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
         wanted.min(half).max(1)
@@ -24,8 +24,8 @@ impl FileBudget {
 
     /// Whether a connection may keep this descriptor.
     ///
-    /// The operating system hands out the lowest number that is free, so one in the last quarter means that hardly more
-    /// than a quarter is left. As no connection keeps such a number, that quarter belongs to the store and the sinks.
+    /// The operating system assigns the lowest free number, so one in the last quarter means that hardly more than a
+    /// quarter is left. As no connection keeps such a number, that quarter is reserved for the store and the sinks.
     pub fn may_keep(self, descriptor: i32) -> bool {
         self.limit
             .is_none_or(|limit| u64::try_from(descriptor).is_ok_and(|number| number < limit - limit / 4))

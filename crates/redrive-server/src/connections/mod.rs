@@ -1,12 +1,12 @@
-//! Connections from the outside: how many there may be, which one goes when there are too many, and how long a client may
-//! take to read its answer.
+//! Incoming connections: their number, which ones are closed when there are too many, and how long a client may take to
+//! read its answer.
 //!
-//! Nothing that a client does, or does not do, may keep others out:
+//! No client may keep others out, whatever it does or does not do:
 //!
-//! - [`files`]: how many descriptors connections may take, so that the store always finds one
-//! - [`registry`]: who is connected; when it is full, idle connections make room
-//! - [`write_pace`], [`stream`]: a client that does not read its answer is cut off
-//! - [`serve`]: a request on its way to the router, and the lane that answers probes when everything else is taken
+//! - [`files`]: the limit of descriptors for connections, so that the store always gets one
+//! - [`registry`]: all connections; when it is full, idle ones are closed
+//! - [`write_pace`], [`stream`]: disconnect a client that does not read its answer
+//! - [`serve`]: passes requests to the router, and answers probes when all slots are taken
 
 pub(crate) mod files;
 pub(crate) mod registry;

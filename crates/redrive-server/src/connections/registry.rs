@@ -1,5 +1,4 @@
-//! Who is connected. When there are too many, those that stand still make room: a connection on which nothing happens is
-//! worth less than one that just came.
+//! All connections. When there are too many, idle ones are closed: an idle connection is worth less than a new one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Connections beyond the others, for probes, when each of the others is in the middle of a request.
+/// Additional connections for probes, when all others are busy with a request.
 const PROBE_SLOTS: usize = 32;
-/// When it is full, this share of the slots is made free at once, so that a flood costs little for each connection.
+/// When it is full, this fraction of the slots is freed at once, so that a flood costs little per connection.
 const BATCH_SHARE: usize = 64;
 
 /// All connections of a server.
@@ -20,7 +19,7 @@ pub(crate) struct Connections {
     slots: usize,
     epoch: Instant,
     open: Mutex<OpenConnections>,
-    /// A connection has ended.
+    /// Notified when a connection has ended.
     pub ended: Notify,
 }
 
@@ -32,34 +31,34 @@ struct OpenConnections {
     evicted: u64,
 }
 
-/// What is known of one connection. Shared between the registry, its stream and its requests.
+/// The state of one connection. Shared between the registry, its stream and its requests.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub peer: IpAddr,
     pub lane: Lane,
-    /// A request is being worked on: it will come to an end by itself, and must not be lost.
+    /// Whether a request is being processed: it will end by itself, and must not be interrupted.
     busy: AtomicBool,
-    /// Since when nothing has happened, in milliseconds of the registry. Bytes of a request that is not complete count for
-    /// nothing: a client could send one now and then.
+    /// When something last happened, in milliseconds of the registry. Bytes of an incomplete request do not count: a
+    /// client could send one from time to time.
     still_since_ms: AtomicU64,
-    /// A request was answered before its body had been read.
+    /// Whether a request was answered before its body had been read.
     unread: AtomicBool,
-    /// It is answered with a stream of events, which takes as long as it takes.
+    /// Whether it is a stream of events, which has no time limit.
     follows: AtomicBool,
-    /// It has to go.
+    /// Notified when it has to close.
     pub evicted: Notify,
     epoch: Instant,
 }
 
-/// What a connection is good for.
+/// The use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     Ordinary,
-    /// Only `/livez` and its like are answered.
+    /// Only health probes such as `/livez` are answered.
     Probes,
 }
 
-/// A slot that is free again when this is dropped.
+/// A slot, freed on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     number: u64,
@@ -77,8 +76,8 @@ impl Connections {
         })
     }
 
-    /// A slot for a new connection. `None` if there is none although all idle ones were asked to go; the next one
-    /// that ends tells [`Self::ended`].
+    /// A slot for a new connection. `None` if all are taken even after idle ones were asked to close; [`Self::ended`]
+    /// is notified when one ends.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let mut open = self.lock();
         if open.all.len() >= self.slots {
@@ -106,12 +105,12 @@ impl Connections {
         Some(ConnectionSlot { number, connection, connections: Arc::clone(self) })
     }
 
-    /// Asks some that stand still to go, because there is a lack of something else, such as files.
+    /// Asks some idle connections to close, because another resource such as files is short.
     pub fn make_room(&self) {
         self.lock().make_room(self.slots.div_ceil(BATCH_SHARE));
     }
 
-    /// How many there are, and how many had to go so far.
+    /// The number of connections, and how many were evicted so far.
     pub fn counts(&self) -> (u64, u64) {
         let open = self.lock();
         (open.all.len() as u64, open.evicted)
@@ -123,7 +122,7 @@ impl Connections {
 }
 
 impl OpenConnections {
-    /// The address with the most connections gives some up, the longest idle first.
+    /// Evicts connections of the address that has the most, the longest idle first.
     fn make_room(&mut self, count: usize) {
         let mut idle: Vec<(usize, u64, u64)> = self
             .all
@@ -156,20 +155,20 @@ impl OpenConnections {
 }
 
 impl Connection {
-    /// A request has come.
+    /// A request has arrived.
     pub fn begin(&self) {
         self.unread.store(false, Ordering::Relaxed);
         self.follows.store(false, Ordering::Relaxed);
         self.busy.store(true, Ordering::Relaxed);
     }
 
-    /// It has its answer, which is not written yet.
+    /// The request has its answer, which is not sent yet.
     pub fn answered(&self) {
         self.moved();
         self.busy.store(false, Ordering::Relaxed);
     }
 
-    /// The client has taken something.
+    /// The client has read something.
     pub fn moved(&self) {
         self.still_since_ms.store(millis_since(self.epoch), Ordering::Relaxed);
     }
@@ -182,7 +181,7 @@ impl Connection {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// Its client follows events until its next request.
+    /// Marks the client as following events until its next request.
     pub fn follows(&self) {
         self.follows.store(true, Ordering::Relaxed);
     }
@@ -227,7 +226,7 @@ mod tests {
             slots.push(all.admit(HOME).unwrap());
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        // The first one reads its answer; the second one has only sent a part of a request.
+        // The first one reads its answer; the second one has sent only part of a request.
         slots[0].connection.moved();
         let new = all.admit(HOME).unwrap();
         assert_eq!(new.connection.lane, Lane::Ordinary);

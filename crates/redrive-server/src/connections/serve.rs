@@ -1,4 +1,4 @@
-//! A request on its way to the router, on behalf of one connection.
+//! Passes the requests of one connection to the router.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,7 +18,7 @@ use tower_service::Service as _;
 use super::registry::{Connection, Lane};
 use crate::problem::{Code, Problem};
 
-/// What is answered when every ordinary connection is busy. They cost nothing and tell nothing.
+/// The routes answered when every ordinary slot is busy. They are cheap and reveal nothing.
 const PROBES: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 
 /// Serves the requests of one connection.
@@ -48,7 +48,7 @@ impl Service<Request<Incoming>> for Serve {
                 response
             };
             if connection.is_unread() || connection.lane == Lane::Probes {
-                // The rest of the body would be taken for the next request.
+                // Otherwise the rest of the body would be parsed as the next request.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             drop(running);
@@ -57,7 +57,7 @@ impl Service<Request<Incoming>> for Serve {
     }
 }
 
-/// Holds the connection from being taken for one that stands still.
+/// Keeps the connection from counting as idle.
 struct RunningRequest(Arc<Connection>);
 
 impl RunningRequest {
@@ -73,7 +73,7 @@ impl Drop for RunningRequest {
     }
 }
 
-/// The body of a request, which says when it was dropped before its end.
+/// The body of a request, which records whether it was dropped before its end.
 struct WatchedBody {
     body: Incoming,
     at_end: bool,

@@ -1,5 +1,5 @@
-//! The stream of a connection: a client that does not read is cut off, and one that still sends what was refused gets to
-//! read why.
+//! The stream of a connection: a client that does not read is disconnected, and one that is still sending a refused
+//! body gets to read the answer.
 
 use std::io;
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::registry::Connection;
 use super::write_pace::WritePace;
 
-/// How much of a body that was refused is thrown away after the answer, and for how long. A connection that is closed
-/// while the client still sends is reset, and the client never sees the answer.
+/// How much of a refused body is discarded after the answer; the time is limited as well. If a connection is closed
+/// while the client is still sending, it is reset, and the client never sees the answer.
 const DISCARD_BYTES_MAX: usize = 256 * 1024 * 1024;
 const DISCARD_WAIT: Duration = Duration::from_secs(30);
 const DISCARD_PIECE_BYTES: usize = 16 * 1024;
@@ -39,7 +39,7 @@ impl<S> Stream<S> {
         Self { inner, connection, pace: WritePace::default(), timer: None, closing: Closing::Open }
     }
 
-    /// Ready when it is time.
+    /// Completes at the given time.
     fn poll_timer(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
         if timer.deadline() != at {
@@ -48,7 +48,7 @@ impl<S> Stream<S> {
         timer.as_mut().poll(cx)
     }
 
-    /// Sees what a write came to.
+    /// Evaluates the result of a write.
     fn judge(&mut self, wrote: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match wrote {
             Poll::Ready(Ok(bytes)) => {
@@ -133,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
                             let left = left - into.filled().len();
                             self.closing = Closing::Discarding { left, until };
                         }
-                        // The client has closed, has gone, or has sent more than is worth reading.
+                        // The client has closed the connection, is gone, or has sent more than is worth reading.
                         Poll::Ready(_) => return Poll::Ready(Ok(())),
                         Poll::Pending => return self.poll_timer(until, cx).map(Ok),
                     }

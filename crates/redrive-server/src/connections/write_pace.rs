@@ -1,31 +1,31 @@
-//! How long a client may take to read its answer. Pure: the time comes in.
+//! Limits how long a client may take to read its answer. Pure: the time is an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A client that takes nothing for so long is cut off.
+/// A client that reads nothing for this long is disconnected.
 const STALL_MAX: Duration = Duration::from_secs(10);
-/// One that follows events may take this long for nothing: its stream shall end behind a whole event, and what was begun
-/// has to be taken for that. There are few such streams.
+/// The same for a client that follows events: its stream must end after a complete event, which takes longer. There are
+/// few such streams.
 const FOLLOWER_STALL_MAX: Duration = Duration::from_mins(10);
-/// Over any longer time it must take at least so much in a second.
+/// Over any longer time it must read at least this much per second.
 const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
-/// The time that is left to a client for taking what is written to it.
+/// The time that a client has left to read what is written to it.
 #[derive(Debug, Default)]
 pub(crate) struct WritePace {
-    /// Set while something waits to be taken.
+    /// Set while data waits to be read.
     deadline: Option<Instant>,
 }
 
 impl WritePace {
-    /// Nothing could be written. Returns when to give up.
+    /// Records that nothing could be written. Returns when to give up.
     pub fn blocked(&mut self, now: Instant) -> Instant {
         *self.deadline.get_or_insert(now + STALL_MAX)
     }
 
-    /// `bytes` were taken, which earns the time they may cost, and never more than a stall.
+    /// Records that `bytes` were read, which extends the time accordingly, but never beyond a stall.
     pub fn taken(&mut self, bytes: usize, now: Instant) {
         if let Some(deadline) = &mut self.deadline {
             let earned =
@@ -34,17 +34,17 @@ impl WritePace {
         }
     }
 
-    /// As [`Self::blocked`], for a client that follows events.
+    /// Like [`Self::blocked`], for a client that follows events.
     pub fn follower_blocked(&mut self, now: Instant) -> Instant {
         *self.deadline.get_or_insert(now + FOLLOWER_STALL_MAX)
     }
 
-    /// As [`Self::taken`], for a client that follows events, which may read as little as it likes.
+    /// Like [`Self::taken`], for a client that follows events, which may read slowly.
     pub fn follower_took(&mut self, now: Instant) {
         self.deadline = self.deadline.map(|_| now + FOLLOWER_STALL_MAX);
     }
 
-    /// Everything was taken.
+    /// Everything was read.
     pub fn done(&mut self) {
         self.deadline = None;
     }
@@ -54,7 +54,7 @@ impl WritePace {
 mod tests {
     use super::*;
 
-    /// How many seconds a client lasts that takes `bytes` once a second, up to an hour.
+    /// How many seconds a client survives that reads `bytes` once a second, up to an hour.
     fn lasts(bytes: usize) -> u64 {
         let began = Instant::now();
         let mut pace = WritePace::default();

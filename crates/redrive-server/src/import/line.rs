@@ -1,5 +1,4 @@
-//! One letter as it is sent: the JSON object that an export writes or a reader of a topic makes, and the letter it becomes.
-//! Pure.
+//! One letter as sent: parses the JSON object that an export or a reader of a topic writes, into a letter. Pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,11 +20,11 @@ use serde_json::value::RawValue;
 use crate::extract;
 use crate::ingest::Intake;
 
-/// What an export writes in place of the value of a secret header.
+/// What an export writes for the value of a secret header.
 const HIDDEN: &[u8] = b"(hidden)";
-/// Where all headers together are too large, those beyond this size are left out: stack traces, nearly always.
+/// If the headers together are too large, those beyond this size are dropped: nearly always stack traces.
 const LARGE_HEADER_BYTES: usize = 8 * 1024;
-/// The longest name of an exception that is a code of its own.
+/// The maximum length of an exception name that serves as a code.
 const CODE_BYTES_MAX: usize = 64;
 
 /// A message that died elsewhere, as an export writes it or a reader of a topic makes it. Other fields, of which an export
@@ -74,13 +73,13 @@ pub(crate) struct GivenLetter<'a> {
 }
 
 impl GivenLetter<'_> {
-    /// Whether its headers may say more of the failure than it does.
+    /// Whether its headers may describe the failure more fully.
     fn is_silent(&self) -> bool {
         let says = self.error.is_some() || self.exception.is_some() || !self.history.is_empty();
         !says && self.dialect.is_none()
     }
 
-    /// Takes over what its headers say, where it says nothing itself.
+    /// Fills in from its headers what it does not say itself.
     fn complete(&mut self, headers: Understood) {
         let origin = headers.origin.map(|origin| origin.to_string());
         self.message = self.message.take().filter(|id| !id.is_empty()).or(headers.message_id);
@@ -112,7 +111,7 @@ struct GivenAttempt {
     ambiguous: bool,
 }
 
-/// Bytes: as text, as base64, or as JSON, of which the text is taken as it stands.
+/// Bytes: as text, as base64, or as JSON, which is kept verbatim.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LineContent<'a> {
@@ -126,21 +125,21 @@ struct LineContent<'a> {
 
 type Headers = Vec<(String, Option<Bytes>)>;
 
-/// A letter that can be imported.
+/// A letter ready to be imported.
 #[derive(Debug)]
 pub struct ReadLetter {
     pub letter: ForeignLetter,
-    /// The record of the letter itself, where it was one.
+    /// The record of the letter itself, if it came from one.
     pub place: Option<String>,
     /// What was changed in it, in words.
     pub note: Option<String>,
 }
 
-/// Times of a line. None may be in the future: a letter that died tomorrow would be the youngest for a day, and its
-/// retention would not begin.
+/// The times of a line. None may be in the future: such a letter would be the youngest for a long time, and its
+/// retention would start late.
 struct Times {
     now: Time,
-    /// The fields that were in the future.
+    /// The fields with times in the future.
     ahead: Vec<String>,
 }
 
@@ -164,7 +163,7 @@ impl Times {
     }
 }
 
-/// Reads one letter; what is wrong with it otherwise, in words. Headers of this framework are understood, or of any.
+/// Parses one letter; fails with a description. Headers are parsed for the given framework, or for any.
 pub fn read(text: &[u8], dialect: Option<Dialect>, intake: &Intake, now: Time) -> Result<ReadLetter, String> {
     let mut given: GivenLetter<'_> =
         serde_json::from_slice(text).map_err(|error| format!("it is not a letter: {error}"))?;
@@ -218,8 +217,8 @@ pub fn read(text: &[u8], dialect: Option<Dialect>, intake: &Intake, now: Time) -
     Ok(ReadLetter { letter: ForeignLetter { message, origin, meta, history }, place, note: times.note() })
 }
 
-/// What the headers of another framework say, or why they are not understood. Of a line whose framework was not named,
-/// headers of no framework say nothing.
+/// The information in another framework's headers, or why they cannot be parsed. If no framework was named for a line,
+/// unknown headers are ignored.
 fn said_by(
     headers: &Headers,
     dialect: Option<Dialect>,
@@ -228,12 +227,11 @@ fn said_by(
     value: Option<&[u8]>,
 ) -> Result<Option<Understood>, String> {
     let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
-    // A line has no place of its own.
+    // A line has no position of its own.
     let record = ForeignRecord { topic: "", partition: 0, offset: 0, written: None, key, value, headers };
     let is_named = dialect.is_some();
     let Some(dialect) = dialect.or_else(|| Dialect::detect(&record)) else { return Ok(None) };
-    // As with a topic, only a framework that was named insists on saying where the message came from; but whoever begins to
-    // say it has to say all of it.
+    // As with a topic, only a named framework requires an origin; but an incomplete origin is always refused.
     let is_damaged = dialect.lacks_one_of_origin(&record);
     let has_source = has_origin || !(is_named || is_damaged);
     match dialect.understand(&record, has_source) {
@@ -294,7 +292,7 @@ impl Parts {
         let mut builder = if let Some(id) = &self.id {
             with_id(id)
         } else {
-            // Without any name its content is its name, so that it is known when it comes again.
+            // Without any name its content serves as its name, so that a repeat is recognised.
             let unnamed = with_id("unnamed").build();
             let hash = unnamed.map_or(0, |message| content_hash(&message, 0));
             with_id(&format!("imported-{hash:016x}"))
@@ -312,7 +310,7 @@ impl Parts {
     }
 }
 
-/// The attempts that are listed; at least one, for it died of something. And how many counted.
+/// The listed attempts, at least one since there was a failure; and how many of them counted.
 fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Result<(History, u32), String> {
     let class = |name: &Option<String>| match name {
         Some(name) => {
@@ -358,7 +356,7 @@ fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Resul
     Ok((history, given.attempts.unwrap_or(u32::try_from(counted).unwrap_or(u32::MAX))))
 }
 
-/// The error, with its exception in front unless it names that itself: letters are grouped by this text.
+/// The error, prefixed with its exception unless it already names it: letters are grouped by this text.
 fn error_text(exception: Option<&str>, error: Option<&str>) -> String {
     let (Some(exception), Some(error)) = (exception, error) else {
         return error.or(exception).unwrap_or_default().to_owned();
@@ -381,7 +379,7 @@ fn picked(pick: Option<&redrive_core::Pick>, payload: Option<&[u8]>, headers: &H
     extract::find(pick?, payload, &headers).filter(|found| !found.is_empty())
 }
 
-/// `orders/7/1182`.
+/// Parses `orders/7/1182`.
 fn place(text: &str) -> Result<SourcePosition, String> {
     let wrong = || format!("`origin` is {text:?}, which is not a record like orders/7/1182");
     let mut parts = text.rsplitn(3, '/');
@@ -393,7 +391,8 @@ fn place(text: &str) -> Result<SourcePosition, String> {
     Ok(SourcePosition { topic: topic.into(), partition: partition.into(), offset })
 }
 
-/// An object of names and values, or a list of pairs, in which a name may repeat. What an export has hidden is left out.
+/// Parses an object of names and values, or a list of pairs, in which a name may repeat. Values hidden by an export are
+/// left out.
 fn headers(raw: &RawValue) -> Result<Headers, String> {
     let wrong = |error: serde_json::Error| format!("`headers`: {error}");
     let text = raw.get();
@@ -416,7 +415,7 @@ fn headers(raw: &RawValue) -> Result<Headers, String> {
     Ok(headers)
 }
 
-/// A text, `{"utf8": …}`, `{"base64": …}`, `{"json": …}`, or null for nothing.
+/// Parses a text, `{"utf8": …}`, `{"base64": …}`, `{"json": …}`, or null for nothing.
 fn bytes(field: &str, raw: &RawValue) -> Result<Option<Bytes>, String> {
     let text = raw.get();
     let wrong = |_: serde_json::Error| {
@@ -444,7 +443,7 @@ fn decoded(field: &str, text: &str) -> Result<Bytes, String> {
     Ok(decoded.into())
 }
 
-/// A payload of `null` is there; only a missing one is not.
+/// A payload of `null` counts as present.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! What becomes of a letter that is sent: its times, id, attempts and headers, and which letters are refused.
+//! Importing a letter: its times, id, attempts and headers, and which letters are refused.
 
 use redrive_core::Pick;
 
@@ -10,7 +10,7 @@ fn read_plain(text: &str) -> Result<ForeignLetter, String> {
     read(text.as_bytes(), None, &Intake::default(), NOW).map(|read| read.letter)
 }
 
-/// A letter that died tomorrow would be the youngest for a day, for no visible reason.
+/// A letter that died tomorrow would be the youngest for a day, without a visible reason.
 #[test]
 fn times_in_the_future_become_the_time_of_the_import_and_are_named() {
     let text = r#"{"message":"m","payload":null,"created":"2099-01-01T00:00:00Z","dead_at":"2026-11-15T10:00:00Z","history":[
@@ -146,7 +146,7 @@ fn faults_name_the_field() {
 const SPRING: &str = r#""payload":"{}","headers":{"kafka_dlt-original-topic":"orders","kafka_dlt-original-partition":{"base64":"AAAABw=="},
     "kafka_dlt-original-offset":"1182","kafka_dlt-exception-fqcn":"com.example.Late","kafka_dlt-exception-message":"no stock"}"#;
 
-/// Dead letters that were dumped from a topic into a file.
+/// Dead letters dumped from a topic into a file.
 #[test]
 fn headers_of_a_framework_say_what_a_line_does_not() {
     let letter = read_plain(&format!("{{{SPRING}}}")).unwrap();
@@ -168,7 +168,7 @@ fn headers_of_a_framework_say_what_a_line_does_not() {
     assert!(read_plain(pointer).unwrap_err().contains("points at orders/2/41"));
 }
 
-/// Each of them was `/0/0`, so that only the first was imported, and the pipeline's rule was not asked.
+/// Each of them once had the position `/0/0`, so that only the first was imported, and the pipeline's rule was ignored.
 #[test]
 fn records_of_watermill_without_a_uuid_in_a_file_are_told_apart() {
     let id = |payload: &str, more: &str, intake: &Intake| {
@@ -186,7 +186,7 @@ fn records_of_watermill_without_a_uuid_in_a_file_are_told_apart() {
     assert_eq!(id("x", r#","place":"poison/0/17""#, &by_header), "7");
 }
 
-/// They were silently imported as if no framework had been named.
+/// They were once silently imported as if no framework had been named.
 #[test]
 fn lines_that_the_named_framework_does_not_understand_are_refused_with_the_reason() {
     let as_spring = |line: &str| {
@@ -198,10 +198,10 @@ fn lines_that_the_named_framework_does_not_understand_are_refused_with_the_reaso
         let problem = as_spring(&line).unwrap_err();
         let why = "not understood as spring: the header kafka_dlt-original-offset is not a number; ";
         assert!(problem.starts_with(why), "{problem}");
-        // The framework that the line shows by itself is as good as one that was named.
+        // A framework detected from the line counts like a named one.
         assert!(read_plain(&line).unwrap_err().starts_with(why));
     }
-    // Without an offset it was said to have no topic, and imported as if it said nothing unless Spring was named.
+    // Without an offset it was once reported to have no topic, and imported without an origin unless Spring was named.
     let cut: String = {
         let mut line: serde_json::Value = serde_json::from_str(&format!("{{{SPRING}}}")).unwrap();
         line["headers"].as_object_mut().unwrap().remove("kafka_dlt-original-offset").unwrap();

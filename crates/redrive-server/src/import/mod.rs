@@ -1,4 +1,4 @@
-//! Dead letters from elsewhere over HTTP: a line each, those that can be read are made, the others are named.
+//! Dead letters from elsewhere over HTTP, one per line: valid ones are imported, the others are named.
 
 pub mod line;
 
@@ -21,20 +21,20 @@ use crate::ingest::Intake;
 use crate::problem::{Code, Problem};
 use crate::request::Params;
 
-/// The most lines of one body.
+/// The maximum number of lines in a body.
 pub const LINES_MAX: usize = 10_000;
-/// Lines that are named in an answer.
+/// How many lines an answer names.
 const PROBLEMS_MAX: usize = 1_000;
-/// The longest text about where letters come from.
+/// The maximum length of the text about the letters' origin.
 const FROM_BYTES_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ImportParams {
     dry_run: bool,
-    /// Where they come from, for the action log.
+    /// The origin of the letters, for the action log.
     from: Option<String>,
-    /// The framework whose headers the lines have; by the headers of each unless given.
+    /// The framework of the lines' headers; detected from the headers of each unless given.
     dialect: Option<String>,
 }
 
@@ -97,7 +97,7 @@ fn dialect(name: &str) -> Result<Dialect, Problem> {
     })
 }
 
-/// `orders-dlt` of `orders-dlt/0/17`.
+/// The topic of a position: `orders-dlt` in `orders-dlt/0/17`.
 fn topic_of(place: &str) -> &str {
     place.rsplitn(3, '/').nth(2).unwrap_or_default()
 }
@@ -109,7 +109,7 @@ fn own_topic(place: &str) -> String {
     )
 }
 
-/// The lines of a body: letters with their numbers, what was changed in them, and what is wrong with the others.
+/// The lines of a body: letters with their line numbers, notes on changes, and the faults of the others.
 #[derive(Debug, Default)]
 struct Lines {
     letters: Vec<(usize, ForeignLetter)>,
@@ -118,7 +118,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// `is_own` says which topics are the pipeline's own.
+    /// Parses the body. `is_own` says which topics are the pipeline's own.
     fn read(
         body: &Bytes,
         dialect: Option<Dialect>,

@@ -1,14 +1,14 @@
-//! Many messages in one body, a line each: all of them, or the number of the line that is wrong. Pure.
+//! Many messages in one body, one per line: all of them, or the number of the faulty line. Pure.
 
 use redrive::{NewMessage, Time};
 
 use super::message::{self, Intake};
 use crate::problem::{Code, Problem};
 
-/// The most lines of one body.
+/// The maximum number of lines in a body.
 pub const LINES_MAX: usize = 100_000;
 
-/// Reads newline-delimited JSON. Lines are counted from 1, empty lines too, though they are no messages.
+/// Parses newline-delimited JSON. Lines are counted from 1, including empty ones, which are skipped.
 pub fn read(
     body: &[u8],
     intake: &Intake,
@@ -38,7 +38,7 @@ pub fn read(
     Ok(messages)
 }
 
-/// The parser saw one line and calls it the first; here it has the number of the body.
+/// The parser saw a single line and calls it the first; remove that, since the line has another number in the body.
 fn own_line_only(message: &str) -> String {
     match message.rsplit_once(" at line 1 column ") {
         Some((problem, column)) => format!("{problem} at column {column}"),

@@ -1,4 +1,4 @@
-//! One message as it is sent: the JSON object, and the message it becomes. Pure.
+//! One message as sent: parses the JSON object into a message. Pure.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use crate::request::{instead_of_object, not_json};
 use crate::{extract, fields};
 use redrive::timestamp;
 
-/// What a pipeline says about the messages it is sent.
+/// The pipeline's settings for incoming messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intake {
-    /// Where the id comes from if the object has none. One is made if this is not set.
+    /// Where the id comes from if the object has none. If not set, one is generated.
     pub id: Option<Pick>,
     /// Where the tenant comes from if the object has none.
     pub tenant: Option<Pick>,
 }
 
 /// A message to deliver.
-// Borrows what it can: this is the hot path. Its schema is derived from what is read here, not declared beside it.
+// Borrows what it can: this is the hot path. Its schema is derived from this type, not declared separately.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "NewMessage")]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,7 @@ pub(crate) struct GivenMessage<'a> {
     id: Option<String>,
     key: Option<String>,
     /// Any JSON; kept byte for byte.
-    // Numbers of 64 bits, the order of keys and white space are the sender's.
+    // 64-bit numbers, the order of keys and white space stay as sent.
     #[schemars(with = "serde_json::Value")]
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
@@ -59,17 +59,17 @@ pub(crate) struct GivenMessage<'a> {
     delay: Option<String>,
 }
 
-/// A point in time as text or as milliseconds since 1970.
+/// A time as text or as milliseconds since 1970.
 enum When {
     Millis(u64),
     Text(String),
 }
 
-/// In the order given; a name may repeat.
+/// In the given order; a name may repeat.
 #[derive(Default)]
 struct Headers(Vec<(String, String)>);
 
-/// Reads one message. `now` is the present; `fresh_id` makes an id where there is none.
+/// Parses one message. `now` is the current time; `fresh_id` generates an id if there is none.
 pub fn read(
     text: &[u8],
     intake: &Intake,
@@ -190,7 +190,7 @@ fn out_of_bounds(error: &MessageError) -> Problem {
     }
 }
 
-/// What to do about a part that is too large.
+/// How to fix a part that is too large.
 fn hint_for_size(part: &str) -> &'static str {
     match part {
         "id" => "choose a shorter `id`, for example a hash of this one, or leave `id` out to have one made",
@@ -244,7 +244,7 @@ fn not_a_message(error: &serde_json::Error, body: &[u8]) -> Problem {
     Problem::bad_message(fault.message, hint)
 }
 
-/// A payload of `null` is a payload; only a missing one is none.
+/// A payload of `null` counts as present.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! Messages coming in over HTTP: read, checked, and handed to the pipeline, which answers once they are on disk.
+//! Messages arriving over HTTP: read, validated, and passed to the pipeline, which answers once they are on disk.
 
 pub mod batch;
 pub mod message;
@@ -22,13 +22,13 @@ use crate::state::Shared;
 
 pub use message::Intake;
 
-/// Bodies from this size on are read on a thread of their own, so that they hold up no other request.
+/// Bodies from this size on are parsed on a separate thread, so that they do not delay other requests.
 const LARGE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct IngestParams {
-    /// Whether the answer to many messages lists their ids, for senders that leave them to us.
+    /// Whether the answer to many messages lists their ids, for senders that let the server generate them.
     ids: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn ingest(
     }
 }
 
-/// `false` where what was accepted ends with the process; nothing is said where it does not.
+/// `false` if accepted messages are lost when the process ends; otherwise omitted.
 fn durable(served: &Served) -> Option<bool> {
     (served.engine == "memory").then_some(false)
 }
@@ -66,11 +66,11 @@ async fn one(served: &Served, body: &[u8]) -> Result<Response, Problem> {
     let accepted = served.handle.ingest([new]).await?;
     if let Some(Accepted::Duplicate { seq }) = accepted.first() {
         let known = match served.handle.message(&id).await? {
-            // An id that an edit gave is known to the letter alone.
+            // Only the letter knows an id that an edit assigned.
             None if is_letter(served, *seq, &id).await? => messages::message(&served.handle, &id).await?,
             known => known,
         };
-        // An id that is remembered, but neither waits nor is a dead letter, has been delivered.
+        // A remembered id that is neither pending nor a dead letter has been delivered.
         let state = known.map_or("succeeded", |known| known.state.name());
         return Ok(Json(answer(id, state, true, served)).into_response());
     }
@@ -82,7 +82,7 @@ async fn is_letter(served: &Served, number: u64, id: &str) -> Result<bool, Probl
     Ok(letter.is_some_and(|letter| letter.message.id() == id))
 }
 
-/// The name of the state is borrowed: an answer costs no more memory than the id.
+/// The name of the state is borrowed, so that an answer needs no more memory than the id.
 fn answer(id: String, state: &'static str, duplicate: bool, served: &Served) -> AcceptedMessage {
     AcceptedMessage { id, state: state.into(), duplicate, durable: durable(served) }
 }
@@ -117,7 +117,7 @@ fn is_many(headers: &HeaderMap) -> bool {
     ["application/x-ndjson", "application/ndjson"].iter().any(|many| kind.eq_ignore_ascii_case(many))
 }
 
-/// A random id in the usual form of such ids (RFC 9562, version 4).
+/// A random UUID (RFC 9562, version 4).
 fn fresh_id() -> Result<String, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {

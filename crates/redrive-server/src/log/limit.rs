@@ -1,21 +1,21 @@
-//! How many events of one kind are logged one by one. Pure: the time comes with the events.
+//! Limits how many events of one kind are logged individually. Pure: the time comes with the events.
 
 use std::time::Duration;
 
 use redrive::Time;
 
-/// The limits hold for this long, and then anew.
+/// The length of the window in which the limits apply.
 pub const WINDOW: Duration = Duration::from_secs(10);
-/// Retries of one kind that are logged within the window. Each of them will be decided about again.
+/// The maximum number of retries of one kind logged within the window. Each retry will lead to another decision.
 const RETRIES_MAX: u64 = 10;
-/// Dead letters of one kind: a person decides about them.
+/// The same for dead letters of one kind, which a person decides about.
 const DEAD_MAX: u64 = 100;
 
-/// Events that are counted together. There are few: kinds and reasons are closed sets.
+/// Events that are counted together. There are few groups: kinds and reasons are closed sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     pub is_dead: bool,
-    /// The kind of a failure, or the reason of a letter without one.
+    /// The kind of failure, or the reason of a letter without one.
     pub kind: &'static str,
 }
 
@@ -29,9 +29,9 @@ pub struct LeftOut {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub is_in: bool,
-    /// Whether it is the first of its window that is left out.
+    /// Whether it is the first of its window to be left out.
     pub is_first_left_out: bool,
-    /// What was left out in the window before, if this event begins a new one.
+    /// What the previous window left out, if this event starts a new one.
     pub ended: Vec<LeftOut>,
 }
 
@@ -42,7 +42,7 @@ pub struct LogLimit {
 }
 
 impl LogLimit {
-    /// An event of this group happened.
+    /// Counts an event of this group, and decides whether it is logged.
     pub fn admit(&mut self, group: Group, at: Time) -> Admitted {
         let is_over = |began: Time| at < began || at.since(began) >= WINDOW;
         let ended = if self.began.is_some_and(is_over) { self.end() } else { Vec::new() };
@@ -58,7 +58,7 @@ impl LogLimit {
         Admitted { is_in, is_first_left_out: !is_in && !had_left_out, ended }
     }
 
-    /// Ends the window, and says what it left out.
+    /// Ends the window, and returns what it left out.
     pub fn end(&mut self) -> Vec<LeftOut> {
         self.began = None;
         let left_out =

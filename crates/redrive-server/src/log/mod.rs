@@ -1,7 +1,8 @@
 //! The structured log of failed attempts and dead letters, with the fields operators search by.
 //!
-//! Never a payload, a URL or an error's text, which may hold either. The time is written by the formatter of the log. In an
-//! outage every message fails, so events of one kind are limited, and a summary says how many were left out.
+//! Never contains a payload, a URL or an error text, which may quote either. The time is written by the formatter of
+//! the log. In an outage every message fails, so events of one kind are limited, and a summary says how many were left
+//! out.
 
 mod limit;
 
@@ -15,16 +16,16 @@ use redrive::{AttemptFailed, DeadLetter, Decided, Message, Time, timestamp};
 
 use limit::{Group, LeftOut, LogLimit, WINDOW};
 
-/// Writes the log of one pipeline. Give its methods to `Pipeline::on_failure` and `Pipeline::on_dead_letter`.
+/// Writes the log of one pipeline. Pass its methods to `Pipeline::on_failure` and `Pipeline::on_dead_letter`.
 #[derive(Clone, Debug)]
 pub struct FailureLog {
     letters_are_places: bool,
-    /// What is not shown of messages, also where their ids repeat it.
+    /// Values to hide of messages, also where their ids repeat them.
     redaction: Redaction,
     limited: Arc<Limited>,
 }
 
-/// The limit of a pipeline's log; what was left out is said at the latest when it ends.
+/// The limit of a pipeline's log; the summary of events left out is written on drop at the latest.
 #[derive(Debug)]
 struct Limited {
     pipeline: String,
@@ -41,21 +42,21 @@ pub struct Fields {
     /// `status`, `timeout`, `refused`, `reset` or `other`.
     pub kind: &'static str,
     pub status_code: Option<u64>,
-    /// As the receiver wrote it, always a text; in seconds where the failure only says for how long.
+    /// As the receiver sent it, always as text; in seconds if the failure only gives a duration.
     pub retry_after_header: Option<String>,
     pub class: &'static str,
     pub took_ms: u64,
     pub decision: &'static str,
     pub delay_ms: Option<u64>,
     pub due: Option<String>,
-    /// `false` for a retry that uses up no attempt, as in an outage.
+    /// `false` for a retry that uses up no attempt, such as in an outage.
     pub counted: Option<bool>,
     pub reason: Option<&'static str>,
     pub letter: Option<String>,
     pub endpoint_hash: Option<String>,
 }
 
-/// The id of a message and its correlation id, without what they repeat of values that are redacted.
+/// The id of a message and its correlation id, without copies of redacted values.
 pub fn ids(message: &Message, redaction: &Redaction) -> [String; 2] {
     let ids = [message.id().to_owned(), correlation_id(message)];
     if redaction.is_empty() {
@@ -67,29 +68,29 @@ pub fn ids(message: &Message, redaction: &Redaction) -> [String; 2] {
 }
 
 impl FailureLog {
-    /// `letters_are_places`: whether letters are named by the place of their record in a topic.
+    /// Creates a log. `letters_are_places`: whether letters are named by the position of their record in a topic.
     pub fn new(pipeline: &str, letters_are_places: bool) -> Self {
         let (pipeline, limit) = (pipeline.to_owned(), Mutex::default());
         let limited = Arc::new(Limited { pipeline, limit });
         Self { letters_are_places, redaction: Redaction::default(), limited }
     }
 
-    /// Ids that repeat what the pipeline redacts are not written.
+    /// Hides ids that repeat values which the pipeline redacts.
     #[must_use]
     pub fn redacting(self, redaction: Redaction) -> Self {
         Self { redaction, ..self }
     }
 
-    /// The id of a message and its correlation id, as they are written.
+    /// The id of a message and its correlation id, as logged.
     pub fn ids(&self, message: &Message) -> [String; 2] {
         ids(message, &self.redaction)
     }
 
-    /// Writes the event of a failed attempt with `tracing`. What ends in a dead letter is a warning.
+    /// Logs a failed attempt with `tracing`. One that ends in a dead letter is a warning.
     pub fn attempt_failed(&self, failed: &AttemptFailed) {
         let is_dead = matches!(failed.decision, Decided::Dead(_));
         let is_in = self.admit(Group { is_dead, kind: failed.kind.name() }, failed.at);
-        // Without `timestamp`: the formatter adds one, and JSON with a name twice is refused by some readers.
+        // Without `timestamp`: the formatter adds one, and some readers refuse JSON with a repeated name.
         macro_rules! write_event {
             ($level:ident) => {{
                 let fields = self.fields(failed);
@@ -125,8 +126,8 @@ impl FailureLog {
         }
     }
 
-    /// Writes the event of a letter that no attempt led to: it expired, its key is blocked, it is a poison pill, or
-    /// somebody cancelled it. The others are in the event of their last attempt.
+    /// Logs a letter that no attempt led to: it expired, its key is blocked, it is a poison pill, or it was cancelled.
+    /// Other letters are in the event of their last attempt.
     pub fn dead_letter(&self, letter: &DeadLetter, now: Time) {
         if letter.failure.is_some() {
             return;
@@ -150,7 +151,7 @@ impl FailureLog {
         );
     }
 
-    /// What the event says. Pure.
+    /// The fields of the event. Pure.
     pub fn fields(&self, failed: &AttemptFailed) -> Fields {
         let note = |name: &str| {
             failed.notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
@@ -186,7 +187,7 @@ impl FailureLog {
         LetterIds { pipeline, are_places: self.letters_are_places }.text(number)
     }
 
-    /// Whether the event is written. The first one that is not sees to it that the summary comes, also if nothing follows.
+    /// Whether the event is logged. The first one left out schedules the summary, even if nothing follows.
     fn admit(&self, group: Group, at: Time) -> bool {
         let admitted = self.limited.limit.lock().unwrap_or_else(PoisonError::into_inner).admit(group, at);
         self.limited.say(&admitted.ended);
@@ -318,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Keeps what is written, as text.
+    /// Collects the output as text.
     #[derive(Clone, Default)]
     struct LogLines(Arc<Mutex<String>>);
 

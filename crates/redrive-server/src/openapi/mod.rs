@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made from the table of routes. A committed copy is docs/reference/openapi.json.
+//! The OpenAPI 3.1 document, generated from the table of routes. A committed copy is docs/reference/openapi.json.
 
 mod operations;
 mod schemas;
@@ -19,7 +19,7 @@ use crate::problem::Code;
 use crate::routes::{Operation, ROUTES, Route};
 use operations::{Described, describe};
 
-/// The same bytes for all clients: one that does not read them holds no memory.
+/// The same bytes for all clients: one that does not read them occupies no memory.
 pub(crate) async fn serve() -> Response {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| format!("{}\n", document()).into());
     let mut response = Response::new(Body::from(DOCUMENT.clone()));
@@ -60,7 +60,7 @@ pub fn document() -> Value {
     })
 }
 
-/// What an `[[alert]]` sends.
+/// The message that an `[[alert]]` sends.
 fn alert() -> Value {
     json!({
         "post": {
@@ -71,20 +71,20 @@ fn alert() -> Value {
     })
 }
 
-/// The fields of an event's data, besides `type` and `at`.
+/// The fields of an event's data, except `type` and `at`.
 fn event_data() -> Value {
     let of = ["DeadLetterEvent", "HealthEvent", "ReplayEvent", "SubscriptionEvent", "PurgingStoppedEvent"];
     json!({ "anyOf": of.map(schema_of) })
 }
 
-/// What a request may bring along.
+/// The inputs that a request may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takes {
     pub params: bool,
     pub body: bool,
 }
 
-/// What is documented for an operation is what the server reads of a request.
+/// The documented inputs of an operation are what the server reads of a request.
 pub(crate) fn takes(operation: Operation) -> Takes {
     let Described { params, body, .. } = describe(operation);
     Takes { params: !params.is_empty(), body: body.is_some() }
@@ -153,9 +153,9 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-/// What a route answers by its shape, whatever it does, so that it cannot be forgotten.
+/// The errors that a route can return because of its shape, added automatically so that none is forgotten.
 fn common(route: &Route) -> Vec<Code> {
-    // No Host header or several; a path or a query string that cannot be read.
+    // No Host header or several; an unreadable path or query string.
     let mut codes = vec![Code::BadRequest];
     if !matches!(route.operation, Operation::Live | Operation::Health | Operation::Ready) {
         codes.push(Code::Busy);
@@ -163,7 +163,7 @@ fn common(route: &Route) -> Vec<Code> {
     if matches!(route.access, Access::Needs(_)) {
         codes.extend([Code::Unauthorized, Code::Forbidden, Code::TooManyWrongTokens]);
     }
-    // A body is read everywhere, if only to refuse it.
+    // A body is read on every route, if only to refuse it.
     if route.path.starts_with("/v1/") {
         codes.extend([Code::Timeout, Code::TooLarge]);
     }

@@ -1,11 +1,11 @@
-//! What each operation takes and answers, in words and by the names of schemas.
+//! The inputs and answers of each operation, in words and by the names of schemas.
 
 use crate::problem::Code;
 use crate::routes::Operation;
 
-/// Name, type and meaning of a query parameter.
+/// Name, type and description of a query parameter.
 type Param = (&'static str, &'static str, &'static str);
-/// Status, meaning, media type and schema of an answer.
+/// Status, description, media type and schema of an answer.
 type Answer = (&'static str, &'static str, &'static str, &'static str);
 
 pub(super) struct Described {
@@ -13,7 +13,7 @@ pub(super) struct Described {
     pub params: &'static [Param],
     pub body: Option<&'static str>,
     pub answers: &'static [Answer],
-    /// Beside those that follow from the shape of the route.
+    /// In addition to those that follow from the shape of the route.
     pub codes: &'static [Code],
 }
 

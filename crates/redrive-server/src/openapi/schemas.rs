@@ -1,4 +1,4 @@
-//! The schemas of requests and answers, derived from the types that read and write them.
+//! The schemas of requests and answers, derived from the types that parse and write them.
 
 use redrive_api::{
     Accepted, Actions, AlertNotice, Compacted, DeadLetterEvent, Discard, DiscardAnswer, Edit, EditAnswer,
@@ -15,12 +15,13 @@ use serde_json::{Map, Value};
 use crate::import::line::GivenLetter;
 use crate::ingest::message::GivenMessage;
 
-/// Adds the schema of each of these types, and of those they are made of.
+/// Adds the schema of each of these types, and of their parts.
 macro_rules! add {
     ($generator:ident: $($of:ty),* $(,)?) => { $($generator.subschema_for::<$of>();)* };
 }
 
-/// All schemas by name. In an answer a field is required if it is always there, in a request if the server insists.
+/// All schemas by name. In an answer a field is required if it is always present, in a request if the server requires
+/// it.
 pub(super) fn schemas() -> Map<String, Value> {
     let mut answers = generator(SchemaSettings::draft2020_12().for_serialize());
     add!(answers: Accepted, Actions, AlertNotice, Compacted, DeadLetterEvent, DiscardAnswer, EditAnswer, EraseAnswer, GroupDetail, GroupView, Groups, HealthEvent, ImportedLetters, KeyView,
@@ -48,7 +49,7 @@ fn fields(schema: &mut Value) -> impl Iterator<Item = (&String, &mut Map<String,
     fields.filter_map(|(name, field)| Some((name, field.as_object_mut()?)))
 }
 
-/// A field that is left out where there is nothing to say is never null.
+/// Removes null from fields that are omitted when empty: they are never null.
 fn without_null_where_left_out(schema: &mut Value) {
     let required = schema.get("required").cloned().unwrap_or_default();
     let is_required =
@@ -62,8 +63,7 @@ fn without_null_where_left_out(schema: &mut Value) {
     }
 }
 
-/// Without what clients assume of an older server, which is nothing that a server promises, and without the line breaks of
-/// the source.
+/// Removes defaults that clients assume for older servers, which no server promises, and line breaks from the source.
 fn tidy(schema: &mut Value) {
     for (_, field) in fields(schema) {
         field.remove("default");
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Names that the engine chooses are written out in the schemas: none of them may be missing.
+    /// Names that the engine chooses are listed in the schemas: none may be missing.
     #[test]
     fn a_schema_lists_every_name_that_the_engine_can_answer() {
         let schemas = schemas();

@@ -1,7 +1,7 @@
-//! The page at `/`: one file without foreign parts. It knows nothing that the API does not say.
+//! The page at `/`: one file without external resources. It knows nothing beyond the API.
 //!
-//! It is served without a token, since it holds no data; what it shows it requests. Where reads need a token it
-//! asks its user to log in. A token in its address (`/#token=…`, which no server and no proxy gets to see) is taken out of
+//! It is served without a token, since it contains no data; it requests what it shows. If reads need a token, it asks
+//! the user to log in. A token in its address (`/#token=…`, which is never sent to a server or proxy) is removed from
 //! the address at once, kept for the tab, and sent as a bearer token like any other.
 
 use axum::http::{HeaderName, HeaderValue, header};
@@ -11,7 +11,7 @@ use crate::access::token::hex;
 use crate::problem::{Code, Problem};
 
 const PAGE: &str = include_str!("index.html");
-/// Where the page wants the nonce of its own style and script; nothing else may run.
+/// The place in the page for the nonce of its own style and script; nothing else may run.
 const NONCE_MARK: &str = "{{nonce}}";
 
 pub(crate) async fn page() -> Result<Response, Problem> {
@@ -55,13 +55,13 @@ mod tests {
             " style=\"",
             " onclick=",
         ] {
-            // The name space of drawings is a name, not an address.
+            // The namespace of SVG is a name, not an address.
             let page = PAGE.replace("http://www.w3.org/2000/svg", "");
             assert!(!page.contains(forbidden), "{forbidden}");
         }
     }
 
-    /// `/#%` ended the script: what cannot be decoded throws.
+    /// `/#%` once ended the script: decoding it throws.
     #[test]
     fn an_address_that_is_not_well_formed_does_not_end_the_script() {
         assert_eq!(PAGE.matches("decodeURIComponent(").count(), 1, "only where its error is caught");

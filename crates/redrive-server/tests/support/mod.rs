@@ -1,6 +1,6 @@
-//! A server with the embedded engine in a temporary directory, and a plain HTTP client to talk to it.
+//! A server with the embedded engine in a temporary directory, and a simple HTTP client for it.
 
-// Each test file uses its own part of this.
+// Each test file uses a different part of this.
 #![allow(dead_code)]
 
 use std::net::SocketAddr;
@@ -23,13 +23,13 @@ use tokio::task::JoinHandle;
 pub const OPS: &str = "ops-secret-0123456789";
 pub const READER: &str = "reader-secret-0123456789";
 
-/// What the handler does: messages whose payload says `poison` are refused for good, `vague` ones with an unknown end,
-/// `flaky` ones fail until it heals.
+/// The handler's behaviour: messages whose payload contains `poison` are refused for good, `vague` ones fail
+/// ambiguously, `flaky` ones fail until it is healed.
 #[derive(Debug, Default)]
 pub struct Downstream {
     pub healed: AtomicBool,
     pub delivered: AtomicU64,
-    /// Calls with a message that crashes its handler; the first one only fails.
+    /// Calls for a message that crashes its handler; the first one only fails.
     pub crashing: AtomicU64,
 }
 
@@ -57,15 +57,15 @@ impl Downstream {
     }
 }
 
-/// How a test wants its server.
+/// The options of a test's server.
 pub struct Setup {
     pub options: ServerOptions,
     pub intake: Intake,
     pub max_pending: u64,
     pub tiers: &'static [&'static str],
-    /// Whether the pipelines run; messages wait for ever if not.
+    /// Whether the pipelines run; otherwise messages wait for ever.
     pub run: bool,
-    /// What the pipelines do not show, as it is written in a configuration.
+    /// What the pipelines redact, as in a configuration.
     pub redact: &'static [&'static str],
     /// When a pipeline is paused because most of its messages die.
     pub guard: GuardSettings,
@@ -94,7 +94,7 @@ impl Default for Setup {
     }
 }
 
-/// A running server; it stops when dropped, and properly with [`Self::stop`].
+/// A running server; stopped on drop, and cleanly with [`Self::stop`].
 pub struct Running {
     pub address: SocketAddr,
     pub downstream: Arc<Downstream>,
@@ -107,14 +107,14 @@ pub struct Running {
     pipelines: JoinHandle<()>,
 }
 
-/// Longer than anything takes, also on a machine that is busy elsewhere.
+/// Longer than anything takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 
 pub async fn start() -> Running {
     start_with(Setup::default()).await
 }
 
-/// Asynchronous because it needs a runtime to start things on.
+/// Asynchronous because starting needs a runtime.
 #[allow(clippy::unused_async)]
 pub async fn start_with(setup: Setup) -> Running {
     let dir = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ impl Answer {
     }
 }
 
-/// A request as it is written on the wire.
+/// A request as written to the connection.
 pub struct Request<'a> {
     pub method: &'a str,
     pub path: &'a str,
@@ -228,7 +228,7 @@ impl Running {
         parse(&answer)
     }
 
-    /// As [`Self::send`], by a client that cannot do without having sent everything.
+    /// Like [`Self::send`], but fails if the whole request cannot be sent.
     pub async fn send_all(&self, request: Request<'_>) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let Request { method, path, host, token, body, .. } = request;
@@ -275,7 +275,7 @@ impl Running {
         self.send(request).await
     }
 
-    /// Waits until the JSON under `path` is as wished.
+    /// Waits until the JSON at `path` meets the condition.
     pub async fn wait_for(&self, path: &str, wish: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
@@ -289,21 +289,21 @@ impl Running {
         }
     }
 
-    /// Sends bytes as they are and reads the answer.
+    /// Sends raw bytes and reads the answer.
     pub async fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = self.hang(bytes).await;
         finish(&mut stream, b"").await
     }
 
-    /// Sends the beginning of a request and leaves it at that.
+    /// Sends the beginning of a request and nothing more.
     pub async fn hang(&self, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         stream
     }
 
-    /// Sends the head of a request, without the empty line behind it, and returns once the server asks for its body:
-    /// then the request is being handled.
+    /// Sends the head of a request, without the empty line after it, and returns once the server asks for its body:
+    /// then the request is being processed.
     pub async fn begin(&self, head: &str) -> TcpStream {
         let mut stream = self.hang(format!("{head}expect: 100-continue\r\n\r\n").as_bytes()).await;
         let mut said = Vec::new();
@@ -326,7 +326,7 @@ impl Running {
         }
     }
 
-    /// A copy of the directory as it is now, while everything goes on.
+    /// A copy of the directory as it is now, while the server runs.
     pub fn copy(&self) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
         copy_all(self.dir.path(), copy.path());
@@ -354,7 +354,7 @@ pub async fn finish(stream: &mut TcpStream, rest: &[u8]) -> Answer {
     parse(&answer)
 }
 
-/// Reads an answer to its end; of a stream of events, which has none, the beginning.
+/// Reads an answer to its end; of an endless stream of events, its beginning.
 async fn read_answer(stream: &mut TcpStream, answer: &mut Vec<u8>) {
     let is_stream = |answer: &[u8]| {
         let head = String::from_utf8_lossy(answer);

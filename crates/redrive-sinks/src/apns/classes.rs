@@ -1,4 +1,4 @@
-//! What the answers of APNs mean.
+//! The class table of APNs answers.
 
 use redrive_core::Class;
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub const ROWS: Rows = Rows {
     tls: Class::Transient,
 };
 
-/// What an answer's body says: the reason, and for a token that is gone, since when.
+/// The content of an answer's body: the reason, and for a token that is gone, since when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
     pub reason: String,
@@ -66,7 +66,7 @@ impl Explained {
     }
 }
 
-/// A token that was registered again after APNs saw it gone is not gone: the message is dead, the token stays.
+/// If a token was registered again after APNs saw it gone, the message is dead but the token stays.
 pub fn gone_unless_registered_since(
     verdict: Verdict,
     explained: &Explained,

@@ -1,7 +1,7 @@
-//! What a message asks to be pushed, and to which device.
+//! Parses a message: the push and its device.
 //!
 //! Either the payload is an envelope, `{"token": …, "payload": {"aps": …}, …}`, or the header `apns-device-token` holds
-//! the token and the payload is pushed as it is. `"subscription"` in place of the token is the id of a stored one.
+//! the token and the payload is pushed unchanged. `"subscription"` in place of the token is the id of a stored one.
 
 use bytes::Bytes;
 use redrive_core::Message;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::push::json::{self, FieldFault, Lookup};
 
 const TOKEN_HEADER: &str = "apns-device-token";
-/// Bytes of a device token in hexadecimal digits. Apple gives no length; 64 digits are usual.
+/// The maximum length of a device token in hexadecimal digits. Apple gives no limit; 64 digits are usual.
 const TOKEN_BYTES_MAX: usize = 400;
 pub const PAYLOAD_BYTES_MAX: usize = 4096;
 pub const VOIP_PAYLOAD_BYTES_MAX: usize = 5120;
@@ -30,7 +30,7 @@ pub const PUSH_TYPES: [&str; 11] = [
     "controls",
 ];
 
-/// What an envelope may have.
+/// The members of an envelope.
 const MEMBERS: &[&str] =
     &["token", "subscription", "payload", "topic", "push_type", "priority", "collapse_id", "registered"];
 
@@ -49,7 +49,7 @@ pub struct Push {
 }
 
 impl Push {
-    /// `others` are members that an envelope may have besides: the pipeline reads them.
+    /// Parses a message. `others` are further members that an envelope may have because the pipeline reads them.
     pub fn of(message: &Message, lookup: Lookup<'_>, others: &[String]) -> Result<Self, FieldFault> {
         let (push, token) = if let Some(token) = json::header(message, TOKEN_HEADER) {
             (Self::of_headers(message)?, token)
@@ -135,14 +135,14 @@ impl Push {
     }
 }
 
-/// The device token that a message names, whatever else is wrong with it.
+/// The device token of a message, even if the message is invalid otherwise.
 pub fn readable_token(message: &Message, lookup: Lookup<'_>) -> Option<String> {
     let token = json::header(message, TOKEN_HEADER);
     let token = token.or_else(|| json::readable_token(&json::object(message).ok()?, lookup));
     token.filter(|token| check_token(token).is_ok())
 }
 
-/// Whether it can be a device token.
+/// Checks the form of a device token.
 pub fn check_token(token: &str) -> Result<(), FieldFault> {
     let is_token =
         (1..=TOKEN_BYTES_MAX).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -155,7 +155,7 @@ impl std::fmt::Debug for Push {
     }
 }
 
-/// The message's id as a UUID: itself if it is one, otherwise always the same one made from it.
+/// The message's id as a UUID: itself if it is one, otherwise one derived from it.
 pub fn apns_id(message_id: &str) -> String {
     if is_uuid(message_id) {
         return message_id.to_ascii_lowercase();
@@ -163,7 +163,7 @@ pub fn apns_id(message_id: &str) -> String {
     let hash = digest(&SHA256, message_id.as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash.as_ref()[..16]);
-    // RFC 9562: version 8, a UUID of one's own making.
+    // RFC 9562: version 8, a custom UUID.
     bytes[6] = bytes[6] & 0x0f | 0x80;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let n = u128::from_be_bytes(bytes);

@@ -1,9 +1,9 @@
 //! The APNs sink: Apple's push service over HTTP/2, in the order of a delivery.
 //!
-//! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
-//! - [`message`]: what is pushed, and to which device
+//! - [`options`]: user settings; [`sink`]: one delivery from the message to its outcome
+//! - [`message`]: parses the push and its device
 //! - [`token`]: the provider token, within Apple's limits
-//! - [`classes`]: what the answers mean
+//! - [`classes`]: the class table of answers
 
 pub mod options;
 pub mod sink;

@@ -1,4 +1,4 @@
-//! What a user sets for an APNs sink, and what is wrong with it.
+//! The user settings of an APNs sink, and their validation.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub const SANDBOX: &str = "https://api.sandbox.push.apple.com";
 pub const CONNECTIONS: u32 = 2;
 pub const CONNECTIONS_MAX: u32 = 64;
 
-/// How APNs knows us.
+/// How we authenticate to APNs.
 #[derive(Clone, Debug)]
 pub enum ApnsAuth {
     /// A provider token, signed with a key from the developer account.
@@ -29,24 +29,24 @@ pub enum ApnsAuth {
     Certificate { certificate_file: PathBuf, key_file: PathBuf },
 }
 
-/// An APNs sink as a user describes it.
+/// The settings of an APNs sink.
 #[derive(Clone, Debug)]
 pub struct ApnsOptions {
     pub auth: ApnsAuth,
     /// [`PRODUCTION`], [`SANDBOX`], or another server.
     pub url: String,
-    /// The app, for messages that name none.
+    /// The app, for messages that do not name one.
     pub topic: Option<String>,
     pub ca_file: Option<PathBuf>,
-    /// Connections that are opened at most, when all are full.
+    /// The maximum number of connections; further ones are opened only when all are full.
     pub connections: u32,
     pub timeout: Duration,
     pub classes: PushClasses,
     /// The key of `endpoint_hash`; random for each process unless set.
     pub hash_key: Option<Secret>,
-    /// Which device tokens are alive.
+    /// The state of device tokens.
     pub subscriptions: Subscriptions,
-    /// Members that an envelope may have besides its own: the pipeline reads them.
+    /// Further members that an envelope may have because the pipeline reads them.
     pub other_members: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl ApnsOptions {
         }
     }
 
-    /// All that is wrong. Reads the files that are named, and connects to nothing.
+    /// All faults. Reads the named files, and connects to nothing.
     pub fn check(&self) -> Vec<SinkFault> {
         let mut faults = Vec::new();
         faults.extend(self.token().err());
@@ -74,7 +74,7 @@ impl ApnsOptions {
         faults
     }
 
-    /// All that is wrong with the server and the way to it, the certificate included if there is one.
+    /// All faults of the server address and the connection settings, including the certificate.
     pub fn check_server(&self) -> Vec<SinkFault> {
         self.sessions().err().into_iter().collect()
     }
@@ -120,7 +120,7 @@ impl ApnsOptions {
     }
 }
 
-/// A fault of the certificate under the names that the settings have here.
+/// Renames a fault of the certificate to this sink's settings.
 fn by_our_names(fault: SinkFault) -> SinkFault {
     let ours = |text: &str| {
         text.replace("client_cert_file", "certificate_file")

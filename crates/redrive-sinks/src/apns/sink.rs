@@ -1,4 +1,4 @@
-//! One push to APNs, from the message to what came of it.
+//! One push to APNs, from the message to its outcome.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,9 +28,9 @@ const PUSH_TYPE: HeaderName = HeaderName::from_static("apns-push-type");
 const PRIORITY: HeaderName = HeaderName::from_static("apns-priority");
 const COLLAPSE_ID: HeaderName = HeaderName::from_static("apns-collapse-id");
 
-/// Pushes each message to the device that it names.
+/// Pushes each message to its device.
 pub struct ApnsSink {
-    /// `None` with a certificate.
+    /// `None` if a certificate is used.
     token: Option<ProviderToken>,
     sessions: Sessions,
     address: Uri,
@@ -45,7 +45,7 @@ const STATUS_PAGES: &[StatusPage] =
     &[StatusPage { service: "APNs", url: "https://developer.apple.com/system-status/" }];
 
 impl ApnsSink {
-    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    /// Reads the files of the options and sets everything up. Connects only for the first message.
     pub fn build(options: ApnsOptions) -> Result<Self, SinkFault> {
         let gate = SubscriptionGate::new(options.hash_key.as_ref(), options.subscriptions.clone())?;
         gate.subscriptions().read_with(gate::token_reader(&gate, check_token));
@@ -69,13 +69,13 @@ impl ApnsSink {
         let (Verdict::Renew, Some(token), Some(expired)) = (judged.verdict, &self.token, bearer) else {
             return judged.outcome;
         };
-        // Once: a new token that is refused as well is no matter of its age.
+        // Only once: if a new token is refused too, its age is not the reason.
         let renewed = token.renewed(&expired, now_secs());
         let renewed = renewed.map_err(|problem| failing::without_credential(&problem.to_string()))?;
         self.attempt(call, push, Some(&renewed), deadline).await?.outcome
     }
 
-    /// One request and what its answer means.
+    /// Makes one request and judges its answer.
     async fn attempt(
         &self,
         call: &Call,
@@ -111,7 +111,7 @@ impl ApnsSink {
         Judged { verdict, outcome: failure.map_or(Ok(answer.status), Err) }
     }
 
-    /// `None` if something in it cannot be a header, which was checked before.
+    /// `None` if a value cannot be a header, which was checked before.
     fn request(&self, call: &Call, push: &Push, bearer: Option<&str>) -> Option<Request<()>> {
         let path: PathAndQuery = format!("/3/device/{}", push.token).parse().ok()?;
         let authority = self.address.authority()?.clone();
@@ -170,7 +170,7 @@ impl Sink for ApnsSink {
         STATUS_PAGES
     }
 
-    /// What is done with a push happens at its receiver.
+    /// The effect of a push happens at its receiver.
     fn runs_in_process(&self) -> bool {
         false
     }

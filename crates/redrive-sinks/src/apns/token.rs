@@ -1,15 +1,15 @@
-//! The provider token: signed once and used by all calls, renewed within Apple's limits.
+//! The provider token: signed once, shared by all calls, and renewed within Apple's limits.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::push::keys::{Es256, KeyProblem};
 
-/// Apple refuses tokens older than an hour …
+/// How long a token is used: Apple refuses tokens older than an hour.
 const USED_SECS: u64 = 45 * 60;
-/// … and a new one more than once in 20 minutes.
+/// The minimum time between new tokens: Apple refuses more than one in 20 minutes.
 const RENEWED_SECS_MIN: u64 = 20 * 60;
 
-/// Why there is no token to send.
+/// Why no token can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
     #[error("the provider token could not be signed")]
@@ -62,7 +62,7 @@ impl ProviderToken {
         }
     }
 
-    /// A new token in place of one that APNs calls expired. If another call has renewed it already, that one.
+    /// A new token in place of one that APNs reported expired. If another call has already renewed it, that one.
     pub fn renewed(&self, expired: &str, now_secs: u64) -> Result<String, NoToken> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match &*current {

@@ -1,4 +1,5 @@
-//! The access token: fetched with the service account, shared by all calls, renewed before it ends, one fetch at a time.
+//! The access token: fetched with the service account, shared by all calls, renewed before it expires, one fetch at a
+//! time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -17,11 +18,11 @@ use crate::webhook::connect::Pool;
 use crate::webhook::outcome::{answer, trouble};
 use crate::webhook::payload::Payload;
 
-/// A token is renewed this long before it ends, so that none ends on its way.
+/// A token is renewed this long before it expires, so that none expires in transit.
 const BEFORE_END: Duration = Duration::from_mins(5);
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
-/// A token and until when it is used.
+/// A token and how long it may be used.
 #[derive(Clone)]
 struct HeldToken {
     bearer: String,
@@ -33,7 +34,7 @@ pub struct Access {
     account: Account,
     pool: Pool,
     held: Mutex<Option<HeldToken>>,
-    /// The holder fetches; the others wait and find what was fetched.
+    /// The holder fetches; the others wait and use the result.
     fetching: tokio::sync::Mutex<()>,
 }
 
@@ -64,7 +65,7 @@ impl Access {
         Ok(bearer)
     }
 
-    /// Drops a token that FCM refused, unless it was replaced already.
+    /// Drops a token that FCM refused, unless it was already replaced.
     pub fn refused(&self, bearer: &str) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.take_if(|held| held.bearer == bearer);
@@ -89,7 +90,7 @@ impl Access {
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         let response = self.pool.request(request).await.map_err(|error| {
             let (trouble, text) = trouble::of(&error);
-            // A token that was made and not received does no harm.
+            // A token that was issued but not received does no harm.
             failing::unanswered(trouble, &format!("no access token: {text}"), false, classes)
         })?;
         let (head, mut incoming) = response.into_parts();
@@ -117,12 +118,12 @@ fn held(body: &[u8], now: SystemTime) -> Option<HeldToken> {
     let token = said.get("access_token")?.as_str().filter(|token| !token.is_empty())?;
     let valid =
         Duration::from_secs(said.get("expires_in").and_then(Value::as_u64).unwrap_or(3600).min(86_400));
-    // A token that ends sooner than the margin is used for half of its time.
+    // A token that expires sooner than the margin is used for half of its lifetime.
     let used = valid.checked_sub(BEFORE_END).filter(|used| !used.is_zero()).unwrap_or(valid / 2);
     Some(HeldToken { bearer: format!("Bearer {token}"), until: now + used })
 }
 
-/// `: invalid_grant`, if the answer has such a word.
+/// `: invalid_grant`, if the answer contains such a word.
 fn error_code(body: &[u8]) -> String {
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let code = said.get("error").and_then(Value::as_str).unwrap_or_default();

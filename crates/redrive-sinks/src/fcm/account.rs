@@ -1,4 +1,4 @@
-//! A service account: the JSON file that Google gives, and the assertion signed with its key.
+//! A service account: the JSON file from Google, and the assertion signed with its key.
 
 use hyper::Uri;
 use serde_json::Value;
@@ -7,10 +7,10 @@ use crate::push::keys::{KeyProblem, Rs256};
 use crate::webhook::endpoint;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
-/// Google takes no longer one.
+/// The maximum lifetime that Google accepts.
 const ASSERTION_SECS: u64 = 3600;
 
-/// What is wrong with the file. Shows nothing of what is in it.
+/// A problem with the file. Shows nothing of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountProblem {
     #[error("it is not the JSON file of a service account")]
@@ -25,7 +25,7 @@ pub enum AccountProblem {
     Project,
 }
 
-/// Who we are towards Google.
+/// Our account with Google.
 #[derive(Debug)]
 pub struct Account {
     email: String,

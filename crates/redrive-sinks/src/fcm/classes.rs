@@ -1,4 +1,4 @@
-//! What the answers of FCM mean: decided on the error code in the body, not on the status alone.
+//! The class table of FCM answers: based on the error code in the body, not on the status alone.
 
 use redrive_core::Class;
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub const ROWS: Rows = Rows {
         (400, Verdict::PERMANENT),
         (401, Verdict::Renew),
         (403, Verdict::CREDENTIAL),
-        // A token that is gone says UNREGISTERED; without it the project is not there.
+        // A missing token has the code UNREGISTERED; without it the project does not exist.
         (404, Verdict::CREDENTIAL),
         (408, Verdict::TRANSIENT),
         (429, Verdict::LIMITED),
@@ -28,12 +28,12 @@ pub const ROWS: Rows = Rows {
     tls: Class::Transient,
 };
 
-/// What an answer's body says.
+/// The content of an answer's body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
     /// `errorCode` of the details, else the canonical status: `NOT_FOUND`.
     pub code: String,
-    /// Whether the code is FCM's own and not only the canonical status.
+    /// Whether the code is FCM's own, not only the canonical status.
     pub is_fcm: bool,
 }
 
@@ -50,7 +50,7 @@ impl Explained {
         Self { code: word(said.pointer("/error/status")).unwrap_or_default(), is_fcm: false }
     }
 
-    /// What the class table looks at. A canonical status stands for a code where the two mean the same.
+    /// The reason for the class table. A canonical status stands for a code if the two mean the same.
     pub fn reason(&self) -> &str {
         match self.code.as_str() {
             code if self.is_fcm => code,
@@ -61,7 +61,7 @@ impl Explained {
     }
 }
 
-/// A single word, as codes are; anything else is not repeated.
+/// A single word, as codes are; anything else is dropped.
 fn word(value: Option<&Value>) -> Option<String> {
     let text = value?.as_str()?;
     let is_word = (1..=CODE_BYTES_MAX).contains(&text.len())

@@ -1,5 +1,5 @@
-//! What a message asks to be pushed: a message of the v1 API, with or without `{"message": …}` around it.
-//! `"subscription"` in place of the token is the id of a stored one.
+//! Parses a message: a message of the v1 API, with or without `{"message": …}` around it. `"subscription"` in place of
+//! the token is the id of a stored one.
 
 use std::time::SystemTime;
 
@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 
 use crate::push::json::{self, FieldFault, Lookup};
 
-/// What FCM takes of data and notification together.
+/// The maximum size of data and notification together in FCM.
 const BODY_BYTES_MAX: usize = 4096;
-/// Room for options that do not count.
+/// Room for options that do not count towards that size.
 const ENVELOPE_BYTES_MAX: usize = 8 * 1024;
-/// What FCM stores at most: four weeks.
+/// The maximum time that FCM stores a message: four weeks.
 const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
 
-/// What stands around a message of the API.
+/// The members of the envelope around a message of the API.
 const MEMBERS: &[&str] = &["message"];
-/// What a message of the API has today. Others are passed on too: Google adds some now and then.
+/// The current members of an API message. Others are passed on too, since Google adds some from time to time.
 const API_MEMBERS: &[&str] = &[
     "name",
     "data",
@@ -43,7 +43,7 @@ pub struct FcmPush {
 }
 
 impl FcmPush {
-    /// `others` are members that the pipeline reads; FCM does not get them.
+    /// Parses a message. `others` are members that the pipeline reads; they are not sent to FCM.
     pub fn of(message: &Message, lookup: Lookup<'_>, others: &[String]) -> Result<Self, FieldFault> {
         let mut object = json::object(message)?;
         let mut inner = match object.remove("message") {
@@ -53,7 +53,7 @@ impl FcmPush {
             }
             Some(_) => return Err(FieldFault::Wrong("message", "an object")),
             None => {
-                // What the API has, such as a topic, is FCM's also if the pipeline reads it.
+                // Members of the API, such as a topic, are sent to FCM even if the pipeline reads them.
                 object.retain(|name, _| API_MEMBERS.contains(&name.as_str()) || !others.contains(name));
                 object
             }
@@ -80,7 +80,7 @@ impl FcmPush {
         Ok(Self { target, registered_ms, message: inner })
     }
 
-    /// The body of a request. Where the message has a deadline and sets no TTL of its own, what is left of it is sent.
+    /// The body of a request. If the message has a deadline and sets no TTL of its own, the remaining time is sent.
     pub fn body(&self, deadline_ms: Option<u64>, now: SystemTime) -> Result<Bytes, FieldFault> {
         let mut message = self.message.clone();
         if let Some(deadline) = deadline_ms {
@@ -99,7 +99,7 @@ impl FcmPush {
     }
 }
 
-/// The token, topic or condition that a message names, whatever else is wrong with it.
+/// The token, topic or condition of a message, even if the message is invalid otherwise.
 pub fn readable_target(message: &Message, lookup: Lookup<'_>) -> Option<String> {
     let mut object = json::object(message).ok()?;
     let inner = match object.remove("message") {
@@ -110,7 +110,7 @@ pub fn readable_target(message: &Message, lookup: Lookup<'_>) -> Option<String> 
     json::readable_token(&inner, lookup).or_else(|| named("topic")).or_else(|| named("condition"))
 }
 
-/// Whether it can be a registration token: anything but nothing.
+/// Checks the form of a registration token: anything that is not empty.
 pub fn check_token(token: &str) -> Result<(), FieldFault> {
     if token.is_empty() { Err(FieldFault::Missing("token")) } else { Ok(()) }
 }

@@ -1,9 +1,9 @@
 //! The FCM sink: Google's push service, the HTTP v1 API, in the order of a delivery.
 //!
-//! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
-//! - [`message`]: what is pushed, and to whom; [`pace`]: how much of the project's quota is used
+//! - [`options`]: user settings; [`sink`]: one delivery from the message to its outcome
+//! - [`message`]: parses the push and its target; [`pace`]: limits the use of the project's quota
 //! - [`account`], [`access`]: the service account, and the access token fetched with it
-//! - [`classes`]: what the answers mean
+//! - [`classes`]: the class table of answers
 
 pub mod options;
 pub mod sink;

@@ -1,4 +1,4 @@
-//! What a user sets for an FCM sink, and what is wrong with it.
+//! The user settings of an FCM sink, and their validation.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub const GOOGLE: &str = "https://fcm.googleapis.com";
 pub const CONNECTIONS: u32 = 2;
 pub const CONNECTIONS_MAX: u32 = 64;
 
-/// An FCM sink as a user describes it.
+/// The settings of an FCM sink.
 #[derive(Clone, Debug)]
 pub struct FcmOptions {
     /// The JSON file of a service account.
@@ -31,15 +31,15 @@ pub struct FcmOptions {
     pub url: String,
     pub ca_file: Option<PathBuf>,
     pub connections: u32,
-    /// Requests in a second at most, from all members of a Kafka group together.
+    /// The maximum number of requests per second, for all members of a Kafka group together.
     pub rate: Option<f64>,
     pub timeout: Duration,
     pub classes: PushClasses,
     /// The key of `endpoint_hash`; random for each process unless set.
     pub hash_key: Option<Secret>,
-    /// Which device tokens are alive.
+    /// The state of device tokens.
     pub subscriptions: Subscriptions,
-    /// Members that may stand beside those of the API: the pipeline reads them, and FCM does not get them.
+    /// Further members that a message may have because the pipeline reads them; they are not sent to FCM.
     pub other_members: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl FcmOptions {
         }
     }
 
-    /// All that is wrong. Reads the files that are named, and connects to nothing.
+    /// All faults. Reads the named files, and connects to nothing.
     pub fn check(&self) -> Vec<SinkFault> {
         let mut faults = Vec::new();
         faults.extend(self.access().err());
@@ -77,7 +77,7 @@ impl FcmOptions {
         let text = Secret::read(&self.service_account_file).map_err(|error| failed(error.problem))?;
         let account = Account::read(text.expose()).map_err(|problem| failed(problem.to_string()))?;
         let tls = crate::tls::client(self.ca_file.as_deref())?;
-        // The token server is the operator's own choice, wherever it is.
+        // The operator chooses the token server, so its address is not checked.
         Ok(Access::new(account, connect::pool(Names::system(), Guard::Off, tls)))
     }
 

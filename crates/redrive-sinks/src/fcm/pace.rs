@@ -1,5 +1,5 @@
-//! How much of the project's quota this process uses: an even pace, with a tenth of a second's worth at once. The members of
-//! a Kafka group share the rate as they share the retry budget: by the partitions that each has.
+//! Limits how much of the project's quota this process uses: an even pace, with bursts of a tenth of a second's worth.
+//! The members of a Kafka group share the rate like the retry budget: by the number of partitions of each.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// Gives each request its moment.
+/// Assigns each request its time.
 #[derive(Debug)]
 pub struct RequestPace {
-    /// Between two requests of all members.
+    /// The time between two requests of all members.
     gap: Duration,
     turns: Mutex<QuotaTurns>,
 }
 
 #[derive(Debug)]
 struct QuotaTurns {
-    /// Between two requests of this process.
+    /// The time between two requests of this process.
     gap: Duration,
     next: Option<Instant>,
 }
@@ -29,15 +29,15 @@ impl RequestPace {
         Self { gap, turns: Mutex::new(QuotaTurns { gap, next: None }) }
     }
 
-    /// This process owns `owned` of `all` partitions, and so that part of the rate. A process that owns none has one part: what it
-    /// took before has to be sent.
+    /// Sets the share of the rate for this process, which owns `owned` of `all` partitions. A process that owns none
+    /// gets one part, to send what it took before.
     pub fn own(&self, owned: u32, all: u32) {
         let all = all.max(1);
         let gap = self.gap.saturating_mul(all) / owned.clamp(1, all);
         self.turns().gap = gap;
     }
 
-    /// When a request that is asked for now may go.
+    /// When a request made now may be sent.
     pub fn place(&self, now: Instant) -> Instant {
         let mut turns = self.turns();
         let earliest = now.checked_sub(AT_ONCE).unwrap_or(now);

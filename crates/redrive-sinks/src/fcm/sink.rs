@@ -1,4 +1,4 @@
-//! One push to FCM, from the message to what came of it.
+//! One push to FCM, from the message to its outcome.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,10 +23,10 @@ use crate::push::{PushClasses, Verdict};
 use crate::webhook::Trouble;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Google asks for a minute at least where quota is used up and no `Retry-After` says more.
+/// The minimum wait that Google asks for when the quota is used up and `Retry-After` does not ask for more.
 const QUOTA_WAIT: Duration = Duration::from_mins(1);
 
-/// Pushes each message to the app instance that it names.
+/// Pushes each message to its app instance.
 pub struct FcmSink {
     access: Access,
     sessions: Sessions,
@@ -42,7 +42,7 @@ const STATUS_PAGES: &[StatusPage] =
     &[StatusPage { service: "FCM", url: "https://status.firebase.google.com/" }];
 
 impl FcmSink {
-    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    /// Reads the files of the options and sets everything up. Connects only for the first message.
     pub fn build(options: FcmOptions) -> Result<Self, SinkFault> {
         let (access, sessions) = (options.access()?, options.sessions()?);
         let gate = SubscriptionGate::new(options.hash_key.as_ref(), options.subscriptions.clone())?;
@@ -75,13 +75,13 @@ impl FcmSink {
         if judged.verdict != Verdict::Renew {
             return judged.outcome;
         }
-        // Once: a new token that is refused as well is no matter of its age.
+        // Only once: if a new token is refused too, its age is not the reason.
         self.access.refused(&bearer);
         let bearer = self.access.bearer(deadline, &self.classes).await?;
         self.attempt(push, &bearer, body, deadline).await?.outcome
     }
 
-    /// One request and what its answer means.
+    /// Makes one request and judges its answer.
     async fn attempt(
         &self,
         push: &FcmPush,
@@ -162,14 +162,14 @@ impl Sink for FcmSink {
         STATUS_PAGES
     }
 
-    /// The quota is that of the project, shared by all its senders.
+    /// The quota belongs to the project and is shared by all its senders.
     fn set_share(&self, owned: u32, all: u32) {
         if let Some(pace) = &self.pace {
             pace.own(owned, all);
         }
     }
 
-    /// What is done with a push happens at its receiver.
+    /// The effect of a push happens at its receiver.
     fn runs_in_process(&self) -> bool {
         false
     }

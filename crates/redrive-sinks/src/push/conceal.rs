@@ -1,26 +1,26 @@
-//! Leaves the receiver of a push out of what a push service says: services repeat a token in their answers, however short
-//! it is, and in several spellings.
+//! Removes the receiver of a push from the texts of a push service: services repeat a token in their answers, however
+//! short it is, and in several spellings.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use hyper::Uri;
 
 const CONCEALED: &str = "[token]";
-/// A shorter one is looked for as a word of its own: within another word it is a coincidence, and hiding it would only
+/// A shorter secret is matched only as a whole word: inside another word it is a coincidence, and hiding it would only
 /// garble the text.
 const INNER_BYTES_MIN: usize = 6;
 
-/// A text without these secrets, as they are written, percent-encoded, in base64, with escaped slashes, in any case.
+/// A text without these secrets: verbatim, percent-encoded, in base64, with escaped slashes, in any case.
 pub fn conceal(text: &str, secrets: &[&str]) -> String {
     let mut spellings: Vec<String> = secrets.iter().flat_map(|secret| spellings(secret)).collect();
-    // The longest first, so that no part of it is left over.
+    // The longest first, so that no part of one remains.
     spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
     spellings.dedup();
     spellings.iter().fold(text.to_owned(), |text, spelling| without(&text, spelling))
 }
 
-/// What identifies a subscription within its endpoint: the endpoint, its path, the last part of that, and each value of the
-/// query.
+/// The parts of an endpoint that identify a subscription: the endpoint, its path, the last part of the path, and each
+/// value of the query.
 pub fn secrets_of(endpoint: &Uri) -> Vec<String> {
     let path = endpoint.path();
     let last = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or_default();
@@ -45,13 +45,13 @@ fn spellings(secret: &str) -> Vec<String> {
         STANDARD_NO_PAD.encode(secret),
         URL_SAFE_NO_PAD.encode(secret),
     ];
-    // A registration token has parts, and a service may name one of them.
+    // A registration token has parts, and a service may repeat one of them.
     all.extend(secret.split(':').filter(|part| part.len() >= INNER_BYTES_MIN).map(str::to_owned));
     all.retain(|spelling| !spelling.is_empty());
     all
 }
 
-/// Case does not matter: `%3a` is `%3A`, and the digits of a token may be capitals.
+/// Ignores case: `%3a` equals `%3A`, and the digits of a token may be upper case.
 fn without(text: &str, secret: &str) -> String {
     let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
     let is_inner = |c: Option<char>| c.is_some_and(char::is_alphanumeric);

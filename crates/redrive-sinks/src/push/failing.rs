@@ -1,4 +1,4 @@
-//! From what a push service said to a failure. Pure.
+//! Converts the answer of a push service to a failure. Pure.
 
 use std::time::SystemTime;
 
@@ -15,13 +15,13 @@ use crate::webhook::outcome::{judge, retry_after};
 
 const RETRY_AFTER_BYTES_MAX: usize = 64;
 
-/// What a push service said, as far as a log may show it.
+/// The answer of a push service, as far as a log may show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub status: StatusCode,
-    /// The reason or error code, and whatever text is harmless.
+    /// The reason or error code, and any harmless text.
     pub reason: String,
-    /// `Retry-After` as it was written.
+    /// `Retry-After` as written.
     pub retry_after: Option<String>,
 }
 
@@ -32,13 +32,13 @@ pub struct PushError {
     text: String,
     /// The hash of the endpoint, once it is known.
     endpoint: Option<String>,
-    /// What the answer meant; `None` without one.
+    /// The meaning of the answer; `None` without one.
     pub verdict: Option<Verdict>,
     pub status: Option<u16>,
 }
 
 impl PushError {
-    /// With the hash of the endpoint, which a letter shows.
+    /// Adds the hash of the endpoint, which a letter shows.
     #[must_use]
     pub fn at(self, endpoint_hash: String) -> Self {
         Self { endpoint: Some(endpoint_hash), ..self }
@@ -56,11 +56,11 @@ impl Said {
         Self { status, reason, retry_after: written }
     }
 
-    /// Without the receiver of the push, which a service may repeat.
+    /// Removes the receiver of the push, which a service may repeat.
     #[must_use]
     pub fn without(self, secrets: &[&str]) -> Self {
         let reason = conceal(&self.reason, secrets);
-        // Seconds and dates are no tokens, even if one looks like that.
+        // Keep seconds and dates, even if a token looks the same.
         let is_time = |written: &String| retry_after::wait(written, SystemTime::UNIX_EPOCH).is_some();
         let retry_after = self
             .retry_after
@@ -69,14 +69,14 @@ impl Said {
     }
 }
 
-/// What an answer means, and what comes of it unless something is renewed: its status, or a failure.
+/// The meaning of an answer, and its result unless something is renewed: a status, or a failure.
 #[derive(Debug)]
 pub struct Judged {
     pub verdict: Verdict,
     pub outcome: Result<StatusCode, Failure>,
 }
 
-/// The failure that an answer of this meaning is; `None` if it is none.
+/// The failure for an answer with this meaning; `None` if it is not a failure.
 pub fn answered(said: &Said, verdict: Verdict, now: SystemTime) -> Option<Failure> {
     let class = verdict.class()?;
     let status = said.status.as_u16();
@@ -102,7 +102,7 @@ pub fn answered(said: &Said, verdict: Verdict, now: SystemTime) -> Option<Failur
     })
 }
 
-/// The failure of a request without an answer.
+/// The failure for a request without an answer.
 pub fn lost(lost: &Lost, classes: &PushClasses) -> Failure {
     match lost {
         Lost::Unsent(trouble, text) => unanswered(*trouble, text, false, classes),
@@ -113,9 +113,9 @@ pub fn lost(lost: &Lost, classes: &PushClasses) -> Failure {
     }
 }
 
-/// The failure of a request whose time was up, or that broke. `sent`: it may have had its effect.
+/// The failure for a request that timed out or whose connection broke. `sent`: it may have had its effect.
 ///
-/// A connection that breaks is never a reset by its receiver, of which the message would be suspected: no push brings a push
+/// A broken connection is never treated as a reset, which would make the message a suspect: no push brings a push
 /// service down, and many pushes share a connection.
 pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasses) -> Failure {
     let class = classes.troubles().trouble(trouble);
@@ -124,18 +124,18 @@ pub fn unanswered(trouble: Trouble, text: &str, sent: bool, classes: &PushClasse
     if sent { failure.ambiguous() } else { failure }
 }
 
-/// A message that no push service needs to see.
+/// The failure of a message that need not be sent to a push service.
 #[expect(clippy::needless_pass_by_value, reason = "given to `map_err`")]
 pub fn unsendable(text: impl ToString) -> Failure {
     Failure::permanent(silent(&text.to_string())).uncalled()
 }
 
-/// Why a push was not even tried.
+/// The error of a push that was not attempted.
 pub fn uncalled(text: &str) -> PushError {
     silent(text)
 }
 
-/// Our own key or token is not to be had. Burns nothing.
+/// The failure without our own key or token. Uses up no attempt.
 pub fn without_credential(text: &str) -> Failure {
     Failure::credential(silent(text))
 }

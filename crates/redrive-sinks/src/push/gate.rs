@@ -1,4 +1,4 @@
-//! Between a push and its call: an endpoint that is purged is not called, and what a service says about one is passed on.
+//! The gate before a push: a purged endpoint is not called, and what a service reports about an endpoint is recorded.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,11 +18,11 @@ use crate::fault::SinkFault;
 use crate::secret::Secret;
 use crate::webhook::endpoint_hash::EndpointHash;
 
-/// What a service said of a push that it took.
+/// The result of a push that a service accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub status: StatusCode,
-    /// For how many seconds it keeps the push, where it says so: it may be less than was asked for (RFC 8030, 5.2).
+    /// For how many seconds the service keeps the push, if it says so: it may be less than requested (RFC 8030, 5.2).
     pub granted_ttl: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl From<StatusCode> for Taken {
     }
 }
 
-/// The subscriptions of a pipeline, as its sink uses them.
+/// A sink's access to the subscriptions of a pipeline.
 #[derive(Clone)]
 pub struct SubscriptionGate {
     hash: Arc<EndpointHash>,
@@ -52,7 +52,7 @@ impl SubscriptionGate {
         &self.subscriptions
     }
 
-    /// Makes the hashes, and the numbers of endpoints.
+    /// The function for hashes and numbers of endpoints.
     pub(crate) fn hash(&self) -> &EndpointHash {
         &self.hash
     }
@@ -61,7 +61,7 @@ impl SubscriptionGate {
         self.subscriptions.stored(id)
     }
 
-    /// An endpoint, or a device token, as the table knows it.
+    /// The id of an endpoint or a device token in the table.
     pub fn id(&self, endpoint: &str) -> EndpointId {
         id(&self.hash, endpoint)
     }
@@ -72,7 +72,7 @@ impl SubscriptionGate {
         move |endpoint| id(&hash, endpoint)
     }
 
-    /// Makes the call unless the endpoint is purged. A failure carries the endpoint's hash, and what it says about the
+    /// Makes the call unless the endpoint is purged. A failure carries the endpoint's hash, and what it implies for the
     /// endpoint is durable before this returns.
     pub async fn pass<T: Into<Taken>>(
         &self,
@@ -98,7 +98,7 @@ impl SubscriptionGate {
         outcome.map_err(|failure| named(failure, id))
     }
 
-    /// The failure of a message that no push service needs to see, with the endpoint's hash if it names one all the same.
+    /// The failure of a message that need not be sent to a push service, with the endpoint's hash if it does name one.
     pub fn unsendable(&self, fault: impl ToString, endpoint: Option<&str>, notes: &mut Notes) -> Failure {
         let failure = failing::unsendable(fault);
         let Some(id) = endpoint.map(|endpoint| self.id(endpoint)) else { return failure };
@@ -107,7 +107,7 @@ impl SubscriptionGate {
     }
 }
 
-/// Reads `{"token": …}` that is to be stored.
+/// Reads `{"token": …}` to store it.
 pub fn token_reader(
     gate: &SubscriptionGate,
     check: impl Fn(&str) -> Result<(), FieldFault> + Send + Sync + 'static,
@@ -122,11 +122,11 @@ pub fn token_reader(
 }
 
 fn id(hash: &EndpointHash, endpoint: &str) -> EndpointId {
-    // The hash is made of the digits that an id has.
+    // The hash consists of the digits of an id.
     hash.of(endpoint).parse().unwrap_or(EndpointId::from_number(0))
 }
 
-/// What an outcome says about the endpoint; most failures say nothing.
+/// What an outcome implies for the endpoint; most failures imply nothing.
 fn answer<'a>(outcome: &Result<(), Failure>, text: &'a str) -> Option<Answer<'a>> {
     let Err(failure) = outcome else { return Some(Answer::Delivered) };
     let error = failure.downcast_ref::<PushError>()?;
@@ -145,7 +145,7 @@ fn note(taken: Taken, notes: &mut Notes) {
     }
 }
 
-/// The hash goes into the log and, with the text of the failure, into the letter.
+/// Adds the hash, which goes into the log and, with the text of the failure, into the letter.
 fn named(failure: Failure, id: EndpointId) -> Failure {
     let failure = failure.map_cause(|cause| match cause.downcast::<PushError>() {
         Ok(error) => Box::new(error.at(id.to_string())),
@@ -154,7 +154,7 @@ fn named(failure: Failure, id: EndpointId) -> Failure {
     failure.note("endpoint_hash", id.to_string())
 }
 
-/// No call was made: the endpoint is known to be gone.
+/// The failure without a call: the endpoint is known to be gone.
 fn purged(record: &Record) -> Failure {
     let at = timestamp::print(record.at);
     let text = format!("the subscription was purged at {at}: {}", record.reason);

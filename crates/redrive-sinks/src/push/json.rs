@@ -1,4 +1,4 @@
-//! Reads what a message asks for: members of a JSON envelope, or headers.
+//! Parses a message's request: members of a JSON envelope, or headers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// Finds a stored subscription by its id.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<Arc<Stored>>;
 
-/// What is wrong with one field of a message. Shows no value: a token is a secret.
+/// A fault in one field of a message. Shows no value: a token is a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldFault {
     #[error("the message's payload is not a JSON object")]
@@ -28,7 +28,7 @@ pub enum FieldFault {
     UnknownMember(#[from] UnknownMember),
 }
 
-/// A message has a member that means nothing here: more likely a typing error than something to be ignored.
+/// A message has an unknown member: more likely a typo than something to ignore.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {of} has a member `{name}`, which means nothing here{hint}")]
 pub struct UnknownMember {
@@ -46,10 +46,10 @@ impl UnknownMember {
     }
 }
 
-/// Longest name of a member that is repeated; the rest is cut off.
+/// The maximum length of a member's name in a fault; the rest is cut off.
 const NAME_CHARS_MAX: usize = 40;
 
-/// Refuses members beyond `known` and `others`, which are the pipeline's.
+/// Refuses members other than `known` and `others`, which are the pipeline's.
 pub fn only(
     envelope: &Map<String, Value>,
     known: &'static [&'static str],
@@ -60,8 +60,8 @@ pub fn only(
     Err(UnknownMember::new("message", name, nearest(name, known.iter().copied()).map(str::to_owned)))
 }
 
-/// Refuses members of a subscription that are nearly one of `known`, in its part `within`. Others are ignored: browsers add
-/// some, and so do those who pass subscriptions on.
+/// Refuses members of a subscription that are misspellings of `known`, in its part `within`. Others are ignored:
+/// browsers add some, and so do intermediaries.
 pub fn no_near_miss(value: &Value, known: &[&'static str], within: &str) -> Result<(), UnknownMember> {
     let names = value.as_object().into_iter().flat_map(Map::keys);
     for name in names.filter(|name| !known.contains(&name.as_str())) {
@@ -74,12 +74,12 @@ pub fn no_near_miss(value: &Value, known: &[&'static str], within: &str) -> Resu
     Ok(())
 }
 
-/// `vapidKey` and `vapid-key` are `vapid_key`.
+/// Normalises spelling: `vapidKey` and `vapid-key` become `vapid_key`.
 fn spelled(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// The token that an envelope carries, or that of the stored subscription which it names, with when that registered.
+/// The token of an envelope, or that of the stored subscription it names, with its registration time.
 pub fn token(envelope: &Map<String, Value>, lookup: Lookup<'_>) -> Result<(String, Option<u64>), FieldFault> {
     match (text(envelope, "token")?, text(envelope, "subscription")?) {
         (Some(token), None) => Ok((token, None)),
@@ -101,7 +101,7 @@ pub fn object(message: &Message) -> Result<Map<String, Value>, FieldFault> {
     }
 }
 
-/// A member that is a text; `None` if there is none.
+/// A text member; `None` if missing.
 pub fn text(object: &Map<String, Value>, name: &'static str) -> Result<Option<String>, FieldFault> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -110,12 +110,12 @@ pub fn text(object: &Map<String, Value>, name: &'static str) -> Result<Option<St
     }
 }
 
-/// The token that a message names, whatever else is wrong with it: its own, or that of a stored subscription.
+/// The token of a message, even if the message is invalid otherwise: its own, or that of a stored subscription.
 pub fn readable_token(envelope: &Map<String, Value>, lookup: Lookup<'_>) -> Option<String> {
     token(envelope, lookup).ok().map(|(token, _)| token).filter(|token| !token.is_empty())
 }
 
-/// A header that is a text.
+/// A header as text.
 pub fn header(message: &Message, name: &str) -> Option<String> {
     let found = message.headers().find(|(given, _)| given.eq_ignore_ascii_case(name));
     found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::to_owned)

@@ -12,7 +12,7 @@ use ring::signature::{
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Why a key file cannot be used. Never shows what is in it.
+/// Why a key file cannot be used. Never shows its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyProblem {
     #[error("it is neither a PEM file nor the JSON of a key pair")]
@@ -35,8 +35,8 @@ pub struct Es256 {
 }
 
 impl Es256 {
-    /// Reads PKCS #8 in PEM, as `openssl genpkey` and Apple write it, or `{"publicKey", "privateKey"}`, as
-    /// `web-push generate-vapid-keys --json` prints it.
+    /// Reads PKCS #8 in PEM, as `openssl genpkey` and Apple write it, or `{"publicKey", "privateKey"}` from
+    /// `web-push generate-vapid-keys --json`.
     pub fn read(text: &str) -> Result<Self, KeyProblem> {
         let pair = if text.trim_start().starts_with('{') { from_json(text)? } else { from_pem(text)? };
         Ok(Self { pair })
@@ -123,7 +123,7 @@ pub fn encode(bytes: impl AsRef<[u8]>) -> String {
     BASE64URL.encode(bytes)
 }
 
-/// Base64 as browsers and libraries write it: either alphabet, with padding or without.
+/// Decodes base64 as browsers and libraries write it: either alphabet, with or without padding.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.trim();
     let bare = text.trim_end_matches('=');
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_json_of_a_key_pair_is_the_same_key_as_its_pem() {
-        // RFC 8291, section 5: the keys of the receiver.
+        // The receiver's keys from RFC 8291, section 5.
         let pair = concat!(
             r#"{"publicKey":"BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4","#,
             r#""privateKey":"q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"}"#

@@ -1,12 +1,12 @@
-//! What the three push sinks have in common.
+//! Shared parts of the three push sinks.
 //!
 //! - [`keys`]: signing keys and the tokens made with them
-//! - [`json`]: reading what a message asks for
+//! - [`json`]: parses messages
 //! - [`http2`]: connections to APNs and FCM
-//! - [`verdict`], [`failing`]: what an answer means, and the failure it becomes
-//! - [`conceal`]: leaves the receiver out of what a service says
+//! - [`verdict`], [`failing`]: the meaning of an answer, and its failure
+//! - [`conceal`]: removes the receiver from a service's texts
 //! - [`gate`]: keeps pushes from purged endpoints
-//! - [`trust`]: whether a refused key is ours or one endpoint's matter
+//! - [`trust`]: whether a refused key concerns all messages or one endpoint
 
 pub mod conceal;
 pub mod failing;

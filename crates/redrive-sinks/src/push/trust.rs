@@ -1,18 +1,18 @@
-//! Whether a refused key is our fault or one endpoint's matter.
+//! Decides whether a refused key is our fault or concerns one endpoint.
 //!
 //! A push service that answers 401 or 403 may mean our key, which concerns every message, or this one subscription. The
-//! difference shows only over time: if others were accepted after the first refusal and the same endpoint refuses again,
-//! it is the endpoint's own matter. Until then the message waits, which costs it nothing.
+//! difference shows only over time: if others were accepted after the first refusal and the same endpoint refuses
+//! again, it concerns only that endpoint. Until then the message waits without using up attempts.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-/// Endpoints whose refusals are remembered; beyond it the oldest is forgotten, and waits once more.
+/// Endpoints whose refusals are remembered; beyond it the oldest is forgotten, and has to wait again.
 const REFUSED_MAX: usize = 10_000;
-/// Push services whose acceptances are remembered.
+/// Push services whose accepted pushes are remembered.
 const ORIGINS_MAX: usize = 1_000;
 
-/// Who refused and who accepted, by numbers that stand for endpoints and origins.
+/// Refusals and acceptances, by the numbers of endpoints and origins.
 #[derive(Debug, Default)]
 pub struct KeyTrust {
     seen: Mutex<SeenCertificates>,
@@ -20,7 +20,7 @@ pub struct KeyTrust {
 
 #[derive(Debug, Default)]
 struct SeenCertificates {
-    /// Counts what happens, so that no clock is needed to say what came first.
+    /// Counts events, so that their order is known without a clock.
     step: u64,
     accepted: HashMap<u64, u64>,
     refused: HashMap<u64, u64>,
@@ -28,7 +28,7 @@ struct SeenCertificates {
 }
 
 impl KeyTrust {
-    /// An endpoint of this origin took a push.
+    /// An endpoint of this origin accepted a push.
     pub fn accepted(&self, origin: u64, endpoint: u64) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.step += 1;
@@ -42,7 +42,7 @@ impl KeyTrust {
         }
     }
 
-    /// An endpoint refused our key. Whether that is its own matter.
+    /// Records that an endpoint refused our key. Returns whether that concerns only this endpoint.
     pub fn is_refused_alone(&self, origin: u64, endpoint: u64) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.step += 1;

@@ -1,4 +1,4 @@
-//! What the answers of a push service mean: rows by reason and by status, which a user can override.
+//! The class table of push services: rows by reason and by status, which a user can override.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use redrive_core::nearest::nearest;
 use crate::fault::SinkFault;
 use crate::webhook::{Case, ClassTable, Meaning, Trouble};
 
-/// What follows from an answer.
+/// The meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Delivered,
     Fails(Class),
-    /// No retry helps, and the endpoint itself may be the reason.
+    /// No retry helps, and the endpoint itself may be the cause.
     Flagged,
     /// The subscription was made with another key of ours: the subscriber must subscribe again.
     Resubscribe,
@@ -30,7 +30,7 @@ impl Verdict {
     pub const CREDENTIAL: Self = Self::Fails(Class::Credential);
     pub const RECONNECT: Self = Self::Fails(Class::Reconnect);
 
-    /// How the reference shows it.
+    /// The name in the reference.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Delivered => "ok",
@@ -41,7 +41,7 @@ impl Verdict {
         }
     }
 
-    /// The class of a message that ends this way, once nothing can be renewed any more. `None`: delivered.
+    /// The class of a message that ends this way, when nothing can be renewed any more. `None` means delivered.
     pub const fn class(self) -> Option<Class> {
         match self {
             Self::Delivered => None,
@@ -52,27 +52,28 @@ impl Verdict {
     }
 }
 
-/// The rows of one service as they are built in.
+/// The built-in rows of one service.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// By the reason or error code in the body. An asterisk at the end stands for any continuation.
+    /// By the reason or error code in the body. A trailing asterisk matches any continuation.
     pub reasons: &'static [(&'static str, Verdict)],
-    /// By the status, where no reason is known.
+    /// By the status, if the reason is unknown.
     pub statuses: &'static [(u16, Verdict)],
     /// Other 4xx and 3xx.
     pub otherwise: Verdict,
-    /// A failed TLS handshake. Where every message goes to one server it concerns them all, so it must not end any.
+    /// A failed TLS handshake. If every message goes to one server it concerns them all, so it must not dead-letter
+    /// any.
     pub tls: Class,
 }
 
-/// The rows of a service with what a user set over them.
+/// The rows of a service with the user's overrides.
 #[derive(Clone, Debug)]
 pub struct PushClasses {
     rows: Rows,
     reasons: BTreeMap<String, Meaning>,
-    /// What a user set by status.
+    /// The user's overrides by status.
     statuses: Vec<(Case, Meaning)>,
-    /// What failed connections mean.
+    /// The classes of failed connections.
     troubles: ClassTable,
 }
 
@@ -83,7 +84,8 @@ impl PushClasses {
         Self { rows, reasons: BTreeMap::new(), statuses: Vec::new(), troubles }
     }
 
-    /// `classes = { "BadDeviceToken" = "gone", "503" = "permanent", timeout = "transient" }` over the rows of a service.
+    /// Parses `classes = { "BadDeviceToken" = "gone", "503" = "permanent", timeout = "transient" }` as overrides of a
+    /// service's rows.
     pub fn from_settings<'a>(
         rows: Rows,
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -119,12 +121,12 @@ impl PushClasses {
                 }
             }
         }
-        // A single status goes before its hundred, whatever the order of the settings.
+        // A single status takes precedence over its hundred, whatever the order of the settings.
         classes.statuses.sort_by_key(|(case, _)| matches!(case, Case::Hundred(_)));
         if faults.is_empty() { Ok(classes) } else { Err(faults) }
     }
 
-    /// What an answer means: what the user says of its reason or status, else the rows.
+    /// The meaning of an answer: the user's override for its reason or status, else the rows.
     pub fn verdict(&self, status: u16, reason: &str) -> Verdict {
         if let Some(meaning) = self.reasons.get(reason) {
             return of(*meaning);

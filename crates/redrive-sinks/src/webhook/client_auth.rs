@@ -1,7 +1,7 @@
-//! Notices that a receiver asked for a client certificate.
+//! Detects that a receiver asked for a client certificate.
 //!
-//! With TLS 1.3 a receiver says that it misses one. With TLS 1.2 there is no word for that, and OpenSSL answers
-//! `handshake_failure`, which by itself may mean anything. Behind a request for a certificate it means the certificate.
+//! With TLS 1.3 a receiver reports a missing one. TLS 1.2 has no alert for that, and OpenSSL answers
+//! `handshake_failure`, which by itself may mean anything. After a request for a certificate it means the certificate.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -17,7 +17,7 @@ use crate::tls;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 tokio::task_local! {
-    /// Whether the receiver of the connection that is being made asked for a certificate.
+    /// Whether the receiver of the current connection attempt asked for a certificate.
     static ASKED: Cell<bool>;
 }
 
@@ -26,13 +26,13 @@ tokio::task_local! {
 #[error("the receiver refused the handshake after it had asked for a client certificate")]
 pub(crate) struct CertificateRefused;
 
-/// Lets [`connecting`] notice when a connection with this configuration is asked for a certificate.
+/// Lets [`connecting`] detect that a connection with this configuration is asked for a certificate.
 pub(super) fn watch(config: &mut ClientConfig) {
     let own = Arc::clone(&config.client_auth_cert_resolver);
     config.client_auth_cert_resolver = Arc::new(Watching(own));
 }
 
-/// Makes a connection, and says of a handshake that failed for a client certificate that this was the reason.
+/// Awaits a connection, and reports a handshake that failed because of a client certificate as such.
 pub(super) async fn connecting<T>(
     connecting: impl Future<Output = Result<T, BoxError>>,
 ) -> Result<T, BoxError> {
@@ -46,14 +46,14 @@ pub(super) async fn connecting<T>(
     ASKED.scope(Cell::new(false), connected).await
 }
 
-/// The certificate of the configuration, if it has one. One for all connections, because sessions are resumed only
-/// between those that have the same.
+/// Wraps the certificate of the configuration, if it has one. Shared by all connections, because sessions are resumed
+/// only between those with the same resolver.
 #[derive(Debug)]
 struct Watching(Arc<dyn ResolvesClientCert>);
 
 impl ResolvesClientCert for Watching {
     fn resolve(&self, issuers: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        // Called while the connection is polled; outside of `connecting` it is of no interest.
+        // Called while the connection is polled; outside of `connecting` it is ignored.
         let _ = ASKED.try_with(|asked| asked.set(true));
         self.0.resolve(issuers, schemes)
     }

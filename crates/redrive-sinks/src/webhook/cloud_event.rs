@@ -1,4 +1,4 @@
-//! CloudEvents 1.0 in binary mode: attributes in headers, the payload as it is.
+//! CloudEvents 1.0 in binary mode: attributes in headers, the payload unchanged.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use redrive::{Call, timestamp};
@@ -10,20 +10,20 @@ const ID: HeaderName = HeaderName::from_static("ce-id");
 const SOURCE: HeaderName = HeaderName::from_static("ce-source");
 const TYPE: HeaderName = HeaderName::from_static("ce-type");
 const TIME: HeaderName = HeaderName::from_static("ce-time");
-/// In front of attributes in the headers of a message, as in CloudEvents over Kafka.
+/// The prefixes of attributes in message headers, as in CloudEvents over Kafka.
 const OF_MESSAGE: [&str; 2] = ["ce_", "ce-"];
 
-/// What a request looks like.
+/// The form of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// The payload with headers of Redrive.
+    /// The payload with Redrive's headers.
     #[default]
     Plain,
-    /// The same, and the headers of CloudEvents in binary mode.
+    /// The same with CloudEvents headers in binary mode.
     CloudEvents,
 }
 
-/// Adds the attributes. What the message brings goes over what is known of it here; its id stays the message's.
+/// Adds the attributes. Attributes from the message override ours, except for the id.
 pub(super) fn describe(call: &Call, headers: &mut HeaderMap, room: &mut HeaderAllowance) {
     let message = &call.message;
     headers.insert(SPEC_VERSION, HeaderValue::from_static("1.0"));
@@ -44,7 +44,7 @@ pub(super) fn describe(call: &Call, headers: &mut HeaderMap, room: &mut HeaderAl
     }
 }
 
-/// The attribute that a header of a message is, if it is one that an event can have.
+/// The attribute in a message header, if events may have it.
 pub(super) fn attribute(name: &str, value: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     let (prefix, name) = name.split_at_checked(OF_MESSAGE[0].len())?;
     OF_MESSAGE.iter().find(|one| prefix.eq_ignore_ascii_case(one))?;
@@ -53,7 +53,7 @@ pub(super) fn attribute(name: &str, value: &[u8]) -> Option<(HeaderName, HeaderV
     let value = str::from_utf8(value).ok()?;
     let is_text = !value.is_empty() && !value.chars().any(char::is_control);
     let fits = match name.as_str() {
-        // The id is the message's, the type of the content has a header of its own, and the data is the body.
+        // The id is the message's, the content type has its own header, and the data is the body.
         "id" | "datacontenttype" | "data" => false,
         "specversion" => value == "1.0",
         "time" => timestamp::parse(value).is_some(),
@@ -66,7 +66,7 @@ pub(super) fn attribute(name: &str, value: &[u8]) -> Option<(HeaderName, HeaderV
     Some((name, encoded(value.as_bytes(), is_plain_here)))
 }
 
-/// Whether a byte stands for itself: not a space, a double quote or a percent sign, and nothing but visible ASCII.
+/// Whether a byte is not encoded: visible ASCII except space, double quote and percent sign.
 fn is_plain_here(byte: u8) -> bool {
     is_plain(byte) && byte != b'"'
 }
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(headers.len(), 5);
     }
 
-    /// Section 3.1.3.2 of the HTTP protocol binding, with its own example.
+    /// Section 3.1.3.2 of the HTTP protocol binding, with its example.
     #[test]
     fn values_are_percent_encoded_as_the_http_binding_says() {
         let headers = described(Message::builder("a \"b\"").header("ce_subject", "Euro € 😀"));

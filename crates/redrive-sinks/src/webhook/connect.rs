@@ -1,7 +1,7 @@
 //! The pool of connections: names, address guard, TCP, TLS.
 //!
-//! The guard is in the connector and nowhere else. An address is checked between lookup and connect, and it is the
-//! checked address that is connected to; a name that answers differently a moment later gains nothing.
+//! The guard is in the connector and nowhere else. An address is checked between lookup and connect, and the checked
+//! address is the one connected to; a name that resolves differently a moment later gains nothing.
 
 use std::error::Error;
 use std::future::{Future, ready};
@@ -30,7 +30,7 @@ use super::payload::Payload;
 use super::proxy::{self, Proxy, ProxyFault};
 use super::stream::Stream;
 
-/// Connections that are used again, to the receivers or through a proxy.
+/// Reusable connections, to the receivers or through a proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     client: Client<Secured, Payload>,
@@ -39,7 +39,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn request(&self, mut request: Request<Payload>) -> ResponseFuture {
-        // A tunnel was authorized when it was made.
+        // A tunnel was authorized when it was opened.
         if let Some(proxy) = &self.proxy
             && request.uri().scheme() == Some(&Scheme::HTTP)
             && let Some(authorization) = proxy.authorization()
@@ -49,20 +49,20 @@ impl Pool {
         self.client.request(request)
     }
 
-    /// Whether requests to this URL are answered by the proxy itself if it does not let them through.
+    /// Whether the proxy itself may answer requests to this URL when it refuses them.
     pub(crate) fn is_relayed(&self, url: &Uri) -> bool {
         self.proxy.is_some() && url.scheme() == Some(&Scheme::HTTP)
     }
 }
 
-/// Connections to one host that are kept for the next message.
+/// Idle connections to one host that are kept for later messages.
 const IDLE_PER_HOST_MAX: usize = 256;
-/// Many servers close an idle connection after five seconds. Ours are given up before, so that a request seldom runs
-/// into a connection that is just being closed.
+/// Many servers close an idle connection after five seconds. Ours are closed earlier, so that a request rarely meets a
+/// connection that is being closed.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-/// The head of an answer, and what is read of its body at once.
+/// The buffer for the head of an answer and the part of its body read with it.
 const ANSWER_BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// Addresses of one name that are tried.
+/// The maximum number of addresses of one name to try.
 const ADDRESSES_MAX: usize = 16;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -72,7 +72,7 @@ pub(crate) fn pool(names: Names, guard: Guard, tls: ClientConfig) -> Pool {
     pool_through(names, guard, tls, None)
 }
 
-/// The same through a proxy. Its own address is the operator's choice and not guarded.
+/// The same through a proxy. The operator chooses the proxy's address, so it is not guarded.
 pub(crate) fn pool_through(
     names: Names,
     guard: Guard,
@@ -82,14 +82,14 @@ pub(crate) fn pool_through(
     client_auth::watch(&mut tls);
     let looked_up = if proxy.is_some() { Guard::Off } else { guard };
     let mut http = HttpConnector::new_with_resolver(GuardedNames { names, guard: looked_up });
-    // The scheme was judged before; the TLS connector around this one needs it to take https as well.
+    // The scheme was checked before; the TLS connector around this one needs it to accept https as well.
     http.enforce_http(false);
     http.set_nodelay(true);
     let connector = HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
-        // Only where the receiver chooses it in the handshake.
+        // Used only if the receiver chooses it in the handshake.
         .enable_http2()
         .wrap_connector(Connector { http, guard, proxy: proxy.clone() });
     let client = Client::builder(TokioExecutor::new())
@@ -101,7 +101,7 @@ pub(crate) fn pool_through(
     Pool { client, proxy }
 }
 
-/// TLS for https, around the connector.
+/// The connector with TLS for https.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured(HttpsConnector<Connector>);
 
@@ -119,7 +119,7 @@ impl Service<Uri> for Secured {
     }
 }
 
-/// Looks names up and lets only allowed addresses through.
+/// Resolves names and returns only allowed addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedNames {
     names: Names,
@@ -139,14 +139,14 @@ impl Service<Name> for GuardedNames {
         let (lookup, guard) = (self.names.look_up(name.as_str()), self.guard);
         Box::pin(async move {
             let found = lookup.await.map_err(|error| Unresolved(Some(error)))?;
-            // The port is the connector's to fill in.
+            // The connector sets the port.
             let allowed = allowed(found, guard)?.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(allowed.collect::<Vec<_>>().into_iter())
         })
     }
 }
 
-/// Leaves blocked addresses out. A name with none but blocked ones is refused.
+/// Removes blocked addresses. A name with only blocked ones is refused.
 fn allowed(found: Vec<IpAddr>, guard: Guard) -> Result<Vec<IpAddr>, BoxError> {
     let mut blocked: Option<Blocked> = None;
     let mut allowed = Vec::new();
@@ -163,7 +163,7 @@ fn allowed(found: Vec<IpAddr>, guard: Guard) -> Result<Vec<IpAddr>, BoxError> {
     }
 }
 
-/// Connects over TCP, or through the proxy. An address written in the URL is never looked up, so it is checked here.
+/// Connects over TCP, or through the proxy. An address in the URL is never looked up, so it is checked here.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     http: HttpConnector<GuardedNames>,
@@ -195,7 +195,7 @@ impl Service<Uri> for Connector {
                 Ok(if is_plain { Stream::plain(tcp) } else { Stream::secured(tcp) })
             });
         };
-        // The proxy would look this name up for us, and find itself.
+        // The proxy would resolve this name for us, to itself.
         if self.guard == Guard::On && is_localhost(host) {
             return Box::pin(ready(Err(Blocked("loopback").into())));
         }

@@ -1,4 +1,4 @@
-//! From a host's name to its addresses.
+//! Resolves host names to addresses.
 
 use std::fmt;
 use std::future::Future;
@@ -7,17 +7,17 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The addresses of one name, on their way.
+/// A pending lookup of one name.
 pub type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// How names become addresses: by the system, unless a user or a test brings something else.
+/// The resolver: the system's, unless a user or a test provides another one.
 #[derive(Clone)]
 pub struct Names {
     look_up: Arc<dyn Fn(&str) -> Lookup + Send + Sync>,
 }
 
 impl Names {
-    /// The system's own lookup, with `/etc/hosts` and all it is configured with.
+    /// The system's own resolver, with `/etc/hosts` and its other configuration.
     pub fn system() -> Self {
         Self::by(|host| {
             let host = host.to_owned();
@@ -25,7 +25,7 @@ impl Names {
         })
     }
 
-    /// Any other way.
+    /// A custom resolver.
     pub fn by<F, Fut>(look_up: F) -> Self
     where
         F: Fn(&str) -> Fut + Send + Sync + 'static,
@@ -39,7 +39,7 @@ impl Names {
     }
 }
 
-/// The system could not say where a host is.
+/// The system could not resolve a host.
 #[derive(Debug, thiserror::Error)]
 #[error("the host name could not be resolved")]
 pub(crate) struct Unresolved(#[source] pub(super) Option<io::Error>);

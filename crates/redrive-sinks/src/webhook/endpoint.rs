@@ -1,4 +1,4 @@
-//! Where a message goes: the URL that it names, judged before anything is done with it.
+//! The URL that a message names, validated before it is used.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,17 +7,17 @@ use redrive_core::{Message, Pick};
 
 use super::pointer::JsonPointer;
 
-/// The longest endpoint.
+/// The maximum length of an endpoint.
 pub const ENDPOINT_BYTES_MAX: usize = 2048;
 
-/// Where in a message its endpoint stands: a [`Pick`] that is ready to be followed.
+/// The location of the endpoint in a message: a [`Pick`] prepared for lookups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EndpointSource {
     Json(JsonPointer),
     Header(String),
 }
 
-/// Why a message cannot be sent anywhere. None of these texts repeats the endpoint: it may hold a token.
+/// Why a message has no usable endpoint. None of these texts repeats the endpoint: it may contain a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointFault {
     #[error("the message names no endpoint")]
@@ -62,13 +62,13 @@ impl EndpointSource {
         }
     }
 
-    /// Whether this header only says where the message goes, and is not a part of it.
+    /// Whether this header only names the endpoint and is not part of the message.
     pub(super) fn is_header(&self, name: &str) -> bool {
         matches!(self, Self::Header(own) if own.eq_ignore_ascii_case(name))
     }
 }
 
-/// An absolute http or https URL with a host that all parsers read alike.
+/// Parses an absolute http or https URL with a host that all parsers read alike.
 pub(crate) fn judge(text: &str) -> Result<Uri, EndpointFault> {
     let text = text.trim();
     if text.len() > ENDPOINT_BYTES_MAX {
@@ -94,10 +94,10 @@ pub(crate) fn judge(text: &str) -> Result<Uri, EndpointFault> {
     Ok(uri)
 }
 
-/// A name of letters, digits, dots and hyphens, or an IP address in its one plain form.
+/// Whether this is a name of letters, digits, dots and hyphens, or an IP address in its one plain form.
 ///
 /// `2130706433`, `0x7f.1` and `0177.0.0.1` are all 127.0.0.1 to some resolvers and names to others. The address guard
-/// would see what they become; that they are not guessed at here is a second line.
+/// would check what they resolve to; rejecting them here is a second line of defence.
 fn is_host(host: &str) -> bool {
     if let Some(bracketed) = host.strip_prefix('[') {
         return bracketed.strip_suffix(']').is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok());

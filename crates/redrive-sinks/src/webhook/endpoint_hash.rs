@@ -1,4 +1,4 @@
-//! An endpoint as a log and `status` may show it, and as limits know it: by the first eight bytes of a keyed hash.
+//! Endpoints as logs, `status` and limits know them: by the first eight bytes of a keyed hash.
 
 use hyper::Uri;
 use redrive::Endpoint;
@@ -8,23 +8,23 @@ use ring::rand::SystemRandom;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 
-/// Makes keyed hashes: the same endpoint has the same hash, and it cannot be brute-forced without the key.
+/// Computes keyed hashes: the same endpoint has the same hash, which cannot be brute-forced without the key.
 pub(crate) struct EndpointHash {
     key: hmac::Key,
 }
 
 impl EndpointHash {
-    /// With a key of one's own, so that hashes of several processes can be compared.
+    /// With a given key, so that the hashes of several processes can be compared.
     pub(crate) fn keyed(key: &[u8]) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key) }
     }
 
-    /// With a random key that ends with the process. `None` if the system gives no random numbers.
+    /// With a random key for this process. `None` if the system provides no random numbers.
     pub(crate) fn random() -> Option<Self> {
         hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map(|key| Self { key }).ok()
     }
 
-    /// With the key of a setting, else with a random one.
+    /// With the key from a setting, else a random one.
     pub(crate) fn of_key(key: Option<&Secret>) -> Result<Self, SinkFault> {
         check_hash_key(key)?;
         let hash = match key {
@@ -48,14 +48,14 @@ impl EndpointHash {
         tag.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// Where an endpoint lies, for the limits of a sink.
+    /// The numbers of an endpoint, for the limits of a sink.
     pub(crate) fn endpoint(&self, endpoint: &Uri) -> Endpoint {
         Endpoint { origin: self.origin(endpoint), endpoint: self.number(endpoint.to_string()) }
     }
 
     pub(crate) fn origin(&self, endpoint: &Uri) -> u64 {
         let scheme = endpoint.scheme_str().unwrap_or_default();
-        // Without a path, so that it is never the number of an endpoint.
+        // Without a path, so that it never equals the number of an endpoint.
         self.number(format!("{scheme}://{}", endpoint.authority().map_or("", |authority| authority.as_str())))
     }
 
@@ -65,10 +65,10 @@ impl EndpointHash {
     }
 }
 
-/// With a short key all hashes could be tried out.
+/// With a shorter key the hashes could be brute-forced.
 const KEY_BYTES_MIN: usize = 16;
 
-/// Whether a key is long enough to hide what it hashes.
+/// Checks that a key is long enough to hide what it hashes.
 pub fn check_hash_key(key: Option<&Secret>) -> Result<(), SinkFault> {
     let Some(bytes) = key.map(|key| key.expose().len()).filter(|bytes| *bytes < KEY_BYTES_MIN) else {
         return Ok(());

@@ -1,19 +1,18 @@
-//! Which addresses a message may name as its endpoint.
+//! Decides which addresses a message may name as its endpoint.
 //!
-//! A customer who may choose an endpoint must not be able to reach what only this host can reach: its own services, the
-//! private network around it, the metadata service of its cloud. The answer of such a call would come back to them in an
-//! error text.
+//! A customer who chooses an endpoint must not reach what only this host can reach: its own services, its private
+//! network, the metadata service of its cloud. The answer of such a call would come back to them in an error text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether addresses are checked before they are connected to.
+/// Whether addresses are checked before connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     On,
     Off,
 }
 
-/// An address that is not spoken to, and what kind it is.
+/// A blocked address, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the endpoint's address is blocked ({0})")]
 pub struct Blocked(pub &'static str);
@@ -26,7 +25,7 @@ const V4: &[(Ipv4Addr, u8, &str)] = &[
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
     (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local or cloud metadata"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "private network"),
-    // Oracle's metadata service is in here.
+    // Contains Oracle's metadata service.
     (Ipv4Addr::new(192, 0, 0, 0), 24, "reserved for protocols"),
     (Ipv4Addr::new(192, 0, 2, 0), 24, "documentation"),
     (Ipv4Addr::new(192, 88, 99, 0), 24, "6to4 relay"),
@@ -36,12 +35,11 @@ const V4: &[(Ipv4Addr, u8, &str)] = &[
     (Ipv4Addr::new(203, 0, 113, 0), 24, "documentation"),
     (Ipv4Addr::new(224, 0, 0, 0), 4, "multicast"),
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
-    // A public address by its number, but every virtual machine in Azure reaches the platform through it.
+    // A public address, but every virtual machine in Azure reaches the platform through it.
     (Ipv4Addr::new(168, 63, 129, 16), 32, "cloud metadata"),
 ];
 
-/// Blocked IPv6 networks by name. Whatever else lies outside of 2000::/3, the only global unicast there is, is blocked
-/// as well.
+/// Named blocked IPv6 networks. Everything outside of 2000::/3, the only global unicast range, is blocked as well.
 const V6: &[(Ipv6Addr, u8, &str)] = &[
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),

@@ -1,15 +1,16 @@
-//! Headers in general: which belong to a connection, which to Redrive, and how bytes become the value of one.
+//! Headers in general: which ones belong to a connection, which to Redrive, and how bytes become a header value.
 
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 
-/// Many servers take no more than 100 headers and 8 or 16 KiB of them; beyond that every attempt would fail with 431.
+/// The maximum number of headers passed on. Many servers take no more than 100 headers, and 8 or 16 KiB of them; beyond
+/// that every attempt would fail with 431.
 pub(super) const PASSED_ON_MAX: usize = 64;
 pub(super) const PASSED_ON_BYTES_MAX: usize = 8 * 1024;
 
-/// What is left for headers of the message.
+/// The room left for headers of the message.
 #[derive(Debug)]
 pub(super) struct HeaderAllowance {
     headers: usize,
@@ -23,7 +24,7 @@ impl Default for HeaderAllowance {
 }
 
 impl HeaderAllowance {
-    /// Takes the room of a header, if there is enough.
+    /// Reserves room for a header, if there is enough.
     pub(super) fn takes(&mut self, name: &str, value: &[u8]) -> bool {
         let left = self.bytes.checked_sub(name.len() + value.len()).zip(self.headers.checked_sub(1));
         let Some((bytes, headers)) = left else { return false };
@@ -32,7 +33,7 @@ impl HeaderAllowance {
     }
 }
 
-/// Whether a header is for Redrive to set.
+/// Whether only Redrive sets a header.
 pub(super) fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("redrive-")
@@ -43,8 +44,8 @@ pub(super) fn is_ours(name: &str) -> bool {
         || name == "tracestate"
 }
 
-/// `bytes`, a part of `wire`, as a header that every server reads alike: printable ASCII as it is and without a copy,
-/// everything else percent-encoded, and the percent sign too: two ids must never look the same.
+/// `bytes`, a part of `wire`, as a header that every server reads alike: printable ASCII unchanged and without a copy,
+/// everything else percent-encoded, including the percent sign: two ids must never look the same.
 pub(super) fn printable(wire: &Bytes, bytes: &[u8], is_plain: fn(u8) -> bool) -> HeaderValue {
     if bytes.iter().all(|byte| is_plain(*byte))
         && let Ok(value) = HeaderValue::from_maybe_shared(wire.slice_ref(bytes))
@@ -69,7 +70,7 @@ pub(super) fn encoded(bytes: &[u8], is_plain: fn(u8) -> bool) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Whether a byte of a header stands for itself.
+/// Whether a byte of a header is not encoded.
 pub(super) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'%'
 }

@@ -1,11 +1,11 @@
 //! The webhook sink, in the order of a delivery.
 //!
-//! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
-//! - [`endpoint`], `pointer`: where a message goes; `permits`: how many at once to one endpoint
-//! - `request`, `header`, `payload`, `cloud_event`, [`signing`]: what is sent
-//! - [`auth`]: who we are to the receiver
-//! - [`guard`], [`dns`], `connect`, `client_auth`, `proxy`, `stream`: which addresses may be spoken to, and how
-//! - [`outcome`]: what came back, and what it means
+//! - [`options`]: user settings; [`sink`]: one delivery from the message to its outcome
+//! - [`endpoint`], `pointer`: the destination of a message; `permits`: concurrency per endpoint
+//! - `request`, `header`, `payload`, `cloud_event`, [`signing`]: the request
+//! - [`auth`]: authentication to the receiver
+//! - [`guard`], [`dns`], `connect`, `client_auth`, `proxy`, `stream`: allowed addresses, and connections to them
+//! - [`outcome`]: answers and their meaning
 //! - `endpoint_hash`: an endpoint as a log may show it
 
 pub mod options;

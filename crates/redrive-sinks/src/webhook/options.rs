@@ -1,4 +1,4 @@
-//! What a user sets for a webhook sink, and what is wrong with it.
+//! The user settings of a webhook sink, and their validation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::fault::SinkFault;
 use crate::secret::Secret;
 use crate::tls::ClientCertificate;
 
-/// Requests at once to one endpoint, where messages name their endpoints.
+/// The default concurrency per endpoint, if messages name their endpoints.
 pub const PER_ENDPOINT: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest time one request may have.
+/// The maximum timeout of a request.
 pub const TIMEOUT_MAX: Duration = Duration::from_hours(1);
 
-/// The value of a header: a text, or a file that holds it.
+/// The value of a header: a text, or a file that contains it.
 #[derive(Clone, Debug)]
 pub enum HeaderFrom {
     Text(Secret),
@@ -40,7 +40,7 @@ pub enum HeaderFrom {
 }
 
 impl HeaderFrom {
-    /// A header as the configuration writes it: `authorization = "Bearer …"`, or `authorization_file = "token.txt"`.
+    /// A header as written in the configuration: `authorization = "Bearer …"`, or `authorization_file = "token.txt"`.
     pub fn setting(name: &str, value: &str) -> (String, Self) {
         match name.strip_suffix("_file") {
             Some(name) => (name.to_owned(), Self::File(value.into())),
@@ -49,30 +49,30 @@ impl HeaderFrom {
     }
 }
 
-/// A webhook sink as a user describes it. Exactly one of `url` and `endpoint` is set.
+/// The settings of a webhook sink. Exactly one of `url` and `endpoint` is set.
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
-    /// Where every message goes. Kept as a secret: for many webhooks the path is the key.
+    /// The destination of every message. Kept as a secret: for many webhooks the path is the key.
     pub url: Option<Secret>,
-    /// Where in each message its endpoint stands: `json:/pointer` or `header:name`.
+    /// The location of the endpoint in each message: `json:/pointer` or `header:name`.
     pub endpoint: Option<Pick>,
     /// Sent with every request.
     pub headers: Vec<(String, HeaderFrom)>,
     /// The authorities whose certificates are trusted, instead of the built-in list.
     pub ca_file: Option<PathBuf>,
-    /// What we show to receivers that ask for a certificate.
+    /// Our certificate for receivers that ask for one.
     pub client_certificate: Option<ClientCertificate>,
     pub auth: Auth,
     pub format: Format,
-    /// Over the whole exchange: waiting for a place, connecting, sending, the answer and its body.
+    /// The limit of the whole exchange: waiting for a permit, connecting, sending, the answer and its body.
     pub timeout: Duration,
     pub classes: ClassTable,
-    /// Requests at once to one endpoint; [`PER_ENDPOINT`] where messages name endpoints, else no limit of its own.
+    /// The concurrency per endpoint; [`PER_ENDPOINT`] if messages name endpoints, else unlimited.
     pub per_endpoint: Option<u32>,
-    /// Requests to one endpoint in a second, where messages name endpoints or with [`Self::limit_by`]; no limit of its
-    /// own unless set.
+    /// Requests per second to one endpoint, if messages name endpoints or with [`Self::limit_by`]; unlimited unless
+    /// set.
     pub per_endpoint_rate: Option<f64>,
-    /// What `per_endpoint`, `per_endpoint_rate` and breakers count together.
+    /// The unit of `per_endpoint`, `per_endpoint_rate` and breakers.
     pub limit_by: LimitBy,
     /// Lets messages name endpoints in private networks and on this host.
     pub allow_private_addresses: bool,
@@ -80,7 +80,7 @@ pub struct WebhookOptions {
     /// The key of `endpoint_hash` in logs and of the hashes that `status` shows; random for each process unless set. Open
     /// breakers of endpoints survive a restart only with the same key.
     pub hash_key: Option<Secret>,
-    /// The proxy that requests go through, also those for tokens: `http://host:port`.
+    /// The proxy for requests, including those for tokens: `http://host:port`.
     pub proxy: Option<Secret>,
     /// A file with `user:password` for the proxy.
     pub proxy_auth_file: Option<PathBuf>,
@@ -112,7 +112,7 @@ impl Default for WebhookOptions {
     }
 }
 
-/// Where messages go.
+/// The destination of messages.
 #[derive(Clone, Debug)]
 pub(super) enum MessageTarget {
     Fixed(Uri),
@@ -120,17 +120,17 @@ pub(super) enum MessageTarget {
 }
 
 impl WebhookOptions {
-    /// Every message to one URL.
+    /// Sends every message to one URL.
     pub fn to_url(url: impl Into<Secret>) -> Self {
         Self { url: Some(url.into()), ..Self::default() }
     }
 
-    /// Each message to the endpoint that it names.
+    /// Sends each message to the endpoint that it names.
     pub fn per_message(endpoint: Pick) -> Self {
         Self { endpoint: Some(endpoint), ..Self::default() }
     }
 
-    /// All that is wrong. Reads the files that are named, and connects to nothing.
+    /// All faults. Reads the named files, and connects to nothing.
     pub fn check(&self) -> Vec<SinkFault> {
         let mut faults = Vec::new();
         faults.extend(self.target().err());
@@ -146,7 +146,7 @@ impl WebhookOptions {
         faults
     }
 
-    /// A request has one `authorization`.
+    /// Reports several sources of `authorization`: a request has only one.
     pub(super) fn authorized_once(&self) -> Result<(), SinkFault> {
         let is_set = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         if self.auth == Auth::None || !is_set {
@@ -192,7 +192,7 @@ impl WebhookOptions {
             )),
             (None, Some(pick)) => Ok(MessageTarget::PerMessage(EndpointSource::of(pick))),
             (Some(url), None) => endpoint::judge(url.expose()).map(MessageTarget::Fixed).map_err(|fault| {
-                // A comment, so that the whole fix can be pasted.
+                // Appended as a comment, so that the whole fix can be pasted.
                 let fix = match fault {
                     EndpointFault::User => {
                         "url = \"https://example.com/hook\" # they belong into headers.authorization_file"
@@ -243,7 +243,7 @@ impl WebhookOptions {
     }
 }
 
-/// A header ready to be sent, and its secret for the redactor.
+/// A header ready to send, and its secret for the redactor.
 pub(super) fn header(name: &str, from: &HeaderFrom) -> Result<(HeaderName, HeaderValue, Secret), SinkFault> {
     let key = format!("headers.{name}");
     let refused = |problem: &str, fix: &str| {

@@ -10,15 +10,15 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use redrive_core::Message;
 
-/// How far a request came.
+/// How far a request got.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent(Arc<WriteProgress>);
 
 #[derive(Debug)]
 struct WriteProgress {
-    /// It began to leave. Until then a failure cannot have had an effect.
+    /// Whether it began to leave. Before that a failure cannot have had an effect.
     begun: AtomicBool,
-    /// The last 1xx that came, or 0.
+    /// The last 1xx status received, or 0.
     interim: AtomicU16,
 }
 
@@ -27,7 +27,7 @@ impl Sent {
         self.0.begun.load(Ordering::Acquire)
     }
 
-    /// Notes an answer that is not the final one.
+    /// Records a non-final answer.
     pub(crate) fn answered_interim(&self, status: u16) {
         self.0.interim.store(status, Ordering::Release);
     }
@@ -41,8 +41,8 @@ impl Sent {
     }
 }
 
-/// The bytes of the message itself, not a copy. They are asked for when the head is being written to a connection, and
-/// that is when the request begins to leave.
+/// The bytes of the message itself, not a copy. They are polled when the head is being written to a connection, which
+/// is when the request begins to leave.
 #[derive(Debug)]
 pub(crate) struct Payload {
     bytes: Bytes,
@@ -54,10 +54,10 @@ impl Payload {
         Self::of_bytes(message.payload().map(|payload| message.wire().slice_ref(payload)).unwrap_or_default())
     }
 
-    /// A body that was made from the message.
+    /// A body made from other bytes.
     pub(crate) fn of_bytes(bytes: Bytes) -> (Self, Sent) {
-        // An empty body is never asked for. Its request is taken for sent from the beginning, which errs towards
-        // saying that there may have been an effect.
+        // An empty body is never polled. Its request counts as sent from the beginning, which errs on the side of a
+        // possible effect.
         let begun = AtomicBool::new(bytes.is_empty());
         let sent = Sent(Arc::new(WriteProgress { begun, interim: AtomicU16::new(0) }));
         (Self { bytes, sent: sent.clone() }, sent)

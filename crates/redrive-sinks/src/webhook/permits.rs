@@ -1,11 +1,11 @@
-//! How many requests may be under way to one endpoint, tenant or key, each of which is a number here.
+//! Limits the concurrent requests to one endpoint, tenant or key, each identified by a number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// Permits per endpoint. An endpoint is known only while a call runs or waits, so there are never more of them than
+/// Permits per endpoint. An endpoint is known only while calls run or wait, so there are never more endpoints than
 /// calls.
 #[derive(Debug)]
 pub(super) struct EndpointPermits {
@@ -15,12 +15,12 @@ pub(super) struct EndpointPermits {
 
 #[derive(Debug)]
 struct KnownEndpoint {
-    /// Calls that are there or wait.
+    /// Calls that run or wait.
     calls: usize,
     free: Arc<Semaphore>,
 }
 
-/// A call at an endpoint: it waits for its permit or has it. Dropping it gives everything back.
+/// A call to an endpoint, waiting for its permit or holding it. Dropping it releases everything.
 #[derive(Debug)]
 pub(super) struct EndpointPermit<'a> {
     permits: &'a EndpointPermits,
@@ -34,7 +34,7 @@ impl EndpointPermits {
         Self { each, known: Mutex::default() }
     }
 
-    /// How many permits there are at each.
+    /// The number of permits of each endpoint.
     pub(super) fn limit(&self) -> usize {
         self.each
     }
@@ -42,7 +42,7 @@ impl EndpointPermits {
     /// Waits for a permit.
     pub(super) async fn take(&self, unit: u64) -> EndpointPermit<'_> {
         let mut permit = self.join(unit);
-        // Never closed, so never an error.
+        // The semaphore is never closed, so this cannot fail.
         if let Ok(acquired) = permit.free.acquire().await {
             acquired.forget();
             permit.taken = true;

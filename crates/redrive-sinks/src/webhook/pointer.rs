@@ -1,4 +1,4 @@
-//! A JSON pointer that is followed without building the document.
+//! Resolves a JSON pointer without building the document.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ pub(super) struct JsonPointer {
 }
 
 impl JsonPointer {
-    /// A pointer as a [`Pick`](redrive_core::Pick) holds it, which has seen to its form.
+    /// A pointer from a [`Pick`](redrive_core::Pick), which has validated it.
     pub(super) fn of(text: &str) -> Self {
         let unescape = |step: &str| step.replace("~1", "/").replace("~0", "~");
         Self { steps: text.split('/').skip(1).map(unescape).collect() }
     }
 
-    /// The text at this place, `None` if there is no such place. An error is a document that is not JSON, or something
-    /// other than a text there.
+    /// The text at this location, `None` if it does not exist. Fails if the document is not JSON, or the value is not a
+    /// text.
     pub(super) fn text(&self, json: &[u8]) -> Result<Option<String>, serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_slice(json);
         let found = Follow { steps: &self.steps }.deserialize(&mut reader)?;
@@ -27,7 +27,7 @@ impl JsonPointer {
     }
 }
 
-/// Goes down the remaining steps and skips everything beside them.
+/// Follows the remaining steps and skips everything else.
 struct Follow<'p> {
     steps: &'p [String],
 }
@@ -41,7 +41,7 @@ impl<'de> DeserializeSeed<'de> for Follow<'_> {
 }
 
 impl Follow<'_> {
-    /// A value that is neither an object nor a list: not a text where one is wanted, or nowhere on the way.
+    /// Handles a value that is neither an object nor a list: an error where a text is expected, otherwise `None`.
     fn leaf<E: Error>(&self) -> Result<Option<String>, E> {
         if self.steps.is_empty() { Err(E::custom("not a text")) } else { Ok(None) }
     }
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for Follow<'_> {
         let mut found = None;
         while let Some(name) = map.next_key::<String>()? {
             if name == *step {
-                // Of members with the same name the last one counts, as most readers have it.
+                // Of members with the same name the last one counts, as in most parsers.
                 found = map.next_value_seed(Follow { steps })?;
             } else {
                 map.next_value::<IgnoredAny>()?;

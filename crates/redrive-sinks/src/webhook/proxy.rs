@@ -1,7 +1,6 @@
-//! The proxy that requests go through: a tunnel by CONNECT for https, requests in absolute form for http.
+//! The proxy for requests: a tunnel by CONNECT for https, requests in absolute form for http.
 //!
-//! The proxy looks the receiver's name up and connects to it, so the address guard sees only addresses that are written
-//! in a URL.
+//! The proxy resolves the receiver's name and connects to it, so the address guard only sees addresses in URLs.
 
 use std::io;
 use std::path::Path;
@@ -22,22 +21,22 @@ use crate::fault::SinkFault;
 use crate::secret::Secret;
 use crate::tls::{causes, find};
 
-/// A proxy is near. One that takes longer to be connected to is down.
+/// The maximum time to connect to a proxy, which is nearby: a slower one is down.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// The head of the answer to CONNECT.
+/// The maximum size of the head of the answer to CONNECT.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 const AUTH_BYTES_MAX: u64 = 4 * 1024;
 
-/// Where requests go through.
+/// A proxy for requests.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     address: Uri,
     auth: Option<Watched<Secret>>,
-    /// How long an attempt may take in all.
+    /// The time limit of an attempt.
     timeout: Duration,
 }
 
-/// What went wrong at the proxy, before the receiver had a part in it. Names no host.
+/// What went wrong at the proxy, before the receiver was involved. Names no host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProxyFault {
     #[error("the proxy cannot be reached: {0}")]
@@ -90,7 +89,7 @@ impl Proxy {
         &self.address
     }
 
-    /// How long connecting to the proxy may take: less than the attempt, so that it is known who did not answer.
+    /// The time limit to connect to the proxy: shorter than the attempt, so that a timeout can be attributed.
     pub(crate) fn connect_max(&self) -> Duration {
         CONNECT_MAX.min(self.timeout / 2)
     }
@@ -136,7 +135,7 @@ fn user_and_password(text: &str) -> Result<Secret, String> {
     Ok(Secret::from(text))
 }
 
-/// The status of the answer. It is read byte by byte, because what follows its head belongs to the tunnel.
+/// Reads the status of the answer, byte by byte, because the data after its head belongs to the tunnel.
 async fn read_head(stream: &mut TcpStream) -> Result<u16, ProxyFault> {
     let mut head = Vec::with_capacity(128);
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! Makes the request of one attempt.
+//! Builds the request of one attempt.
 
 use hyper::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
@@ -29,7 +29,7 @@ const SOURCE_TIMESTAMP: HeaderName = HeaderName::from_static("redrive-source-tim
 const TOMBSTONE: HeaderName = HeaderName::from_static("redrive-tombstone");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-/// In front of the name of each header of the message.
+/// The prefix of the message's headers.
 const PASSED_ON: &str = "redrive-header-";
 
 /// A longer key is not sent.
@@ -39,14 +39,14 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const US: HeaderValue = HeaderValue::from_static(concat!("redrive/", env!("CARGO_PKG_VERSION")));
 
-/// What all requests of a sink have in common.
+/// The common parts of all requests of a sink.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// From the options; their values are marked as sensitive, so that no `Debug` shows them.
+    /// From the options; the values are marked as sensitive, so that no `Debug` shows them.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) signer: Signer,
     pub(super) format: Format,
-    /// Where endpoints come from, so that they are not sent along.
+    /// The source of endpoints, so that they are not passed on.
     pub(super) source: Option<EndpointSource>,
 }
 
@@ -64,9 +64,9 @@ impl Template {
         let mut headers = HeaderMap::with_capacity(16);
         headers.insert(USER_AGENT, US);
         headers.insert(CONTENT_TYPE, if looks_like_json(payload.bytes()) { JSON } else { BYTES });
-        // Set by hand, because an empty body would be sent without it.
+        // Set explicitly, because an empty body would be sent without it.
         headers.insert(CONTENT_LENGTH, HeaderValue::from(payload.bytes().len()));
-        // A name of the options replaces what stood there, and may then repeat itself.
+        // A header from the options replaces ours, and may then repeat.
         for (at, (name, value)) in self.headers.iter().enumerate() {
             if self.headers[..at].iter().any(|(earlier, _)| earlier == name) {
                 headers.append(name, value.clone());
@@ -94,13 +94,13 @@ impl Template {
             headers.insert(KEY, printable(message.wire(), key, is_plain));
         }
         if let Some(SourcePosition { topic, partition, offset }) = &call.origin {
-            // Names of topics are letters, digits, dots, dashes and underscores.
+            // Topic names consist of letters, digits, dots, dashes and underscores.
             headers.extend(HeaderValue::from_str(topic).ok().map(|topic| (SOURCE_TOPIC, topic)));
             headers.insert(SOURCE_PARTITION, HeaderValue::from(*partition));
             headers.insert(SOURCE_OFFSET, HeaderValue::from(*offset));
             headers.insert(SOURCE_TIMESTAMP, HeaderValue::from(message.created().as_millis()));
         }
-        // A null is not an empty text: it deletes what its key stands for.
+        // A null payload differs from an empty one: it deletes the key's value.
         if message.payload().is_none() {
             headers.insert(TOMBSTONE, HeaderValue::from_static("true"));
         }
@@ -119,7 +119,7 @@ impl Template {
         Ok((request, sent))
     }
 
-    /// The message's own headers. What no HTTP header can hold is left out: it must not keep a message from arriving.
+    /// Adds the message's own headers. Headers that HTTP cannot carry are dropped: they must not prevent the delivery.
     fn pass_on(&self, call: &Call, headers: &mut HeaderMap, room: &mut HeaderAllowance) {
         for (name, value) in call.message.headers() {
             if name.is_empty()
@@ -144,7 +144,7 @@ impl Template {
     }
 }
 
-/// A guess by the first and the last character. Parsing each payload would cost more than it tells.
+/// A guess by the first and the last character. Parsing each payload would cost more than it is worth.
 fn looks_like_json(payload: &[u8]) -> bool {
     let payload = payload.trim_ascii();
     let (Some(first), Some(last)) = (payload.first(), payload.last()) else { return false };
@@ -270,7 +270,7 @@ mod tests {
         let mut passed: Vec<_> =
             headers.keys().map(HeaderName::as_str).filter(|name| name.starts_with(PASSED_ON)).collect();
         passed.sort_unstable();
-        // What cannot be an attribute is still a header of the message.
+        // Headers that cannot be attributes are still passed on.
         let expected = ["ce_id", "ce_no-name", "ce_time", "x-src"].map(|name| format!("{PASSED_ON}{name}"));
         assert_eq!(passed, expected);
         let plain = sent(Message::builder("o-1").header("ce_type", "order.paid"), &bare());
@@ -300,7 +300,7 @@ mod tests {
         assert!(!sent(Message::builder("o"), &bare()).contains_key("redrive-ttl"));
     }
 
-    /// A receiver that knows messages by this header would drop the second one as a repetition of the first.
+    /// A receiver that identifies messages by this header would drop the second one as a repeat of the first.
     #[test]
     fn two_ids_never_look_the_same() {
         let sent_as = |id: &str| sent(Message::builder(id), &bare())["webhook-id"].clone();

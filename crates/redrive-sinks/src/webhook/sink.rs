@@ -1,4 +1,4 @@
-//! One delivery, from the message to what came of it.
+//! One delivery, from the message to its outcome.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -23,14 +23,14 @@ use super::request::Template;
 use super::signing::SigningError;
 use crate::fault::SinkFault;
 
-/// Posts each message to a URL and says what the answer means.
+/// Posts each message to a URL and judges the answer.
 pub struct WebhookSink {
     target: MessageTarget,
     template: Template,
     auth: Authorizer,
     limit_by: LimitBy,
     permits: Option<EndpointPermits>,
-    /// Calls to one endpoint in a second.
+    /// The maximum number of calls per second to one endpoint.
     rate: Option<f64>,
     pool: Pool,
     timeout: Duration,
@@ -40,9 +40,9 @@ pub struct WebhookSink {
 }
 
 impl WebhookSink {
-    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    /// Reads the files of the options and sets everything up. Connects only for the first message.
     ///
-    /// The fault is the first one; [`WebhookOptions::check`] has all of them.
+    /// Fails with the first fault; [`WebhookOptions::check`] returns all of them.
     pub fn build(options: WebhookOptions) -> Result<Self, SinkFault> {
         let (target, per_endpoint) = (options.target()?, options.limits()?);
         options.authorized_once()?;
@@ -56,7 +56,7 @@ impl WebhookSink {
         let redactor = Redactor::of(headers.iter().map(|(_, _, secret)| secret).chain(&own));
         let headers = headers.into_iter().map(|(name, value, _)| (name, value)).collect();
         let hash = EndpointHash::of_key(options.hash_key.as_ref())?;
-        // The one URL of the configuration is the operator's own choice, wherever it leads.
+        // The operator chose the URL in the configuration, so its address is not checked.
         let (guard, source) = match &target {
             MessageTarget::Fixed(_) => (Guard::Off, None),
             MessageTarget::PerMessage(source) if options.allow_private_addresses => {
@@ -79,7 +79,7 @@ impl WebhookSink {
         })
     }
 
-    /// Sends the message and makes something of what comes back, all within the timeout.
+    /// Sends the message and judges the answer, all within the timeout.
     async fn exchange(&self, call: &Call, endpoint: &Uri) -> Result<(), Failure> {
         let deadline = Instant::now() + self.timeout;
         let unit = self.unit(&call.message, endpoint);
@@ -99,7 +99,7 @@ impl WebhookSink {
         if !refused {
             return self.hear(response, endpoint, authorization.as_ref(), deadline).await;
         }
-        // A token may end before its time; a new one is tried once.
+        // A token may expire early; a new one is tried once.
         drop(response);
         let authorization = self.authorize(authorization.as_ref(), deadline).await?;
         let response = self.send(call, endpoint, authorization.as_ref(), deadline).await?;
@@ -165,14 +165,14 @@ impl WebhookSink {
         }
     }
 
-    /// Whether an answer can only come from the proxy: no receiver asks for credentials of a proxy.
+    /// Whether an answer must be the proxy's: no receiver asks for credentials of a proxy.
     fn is_the_proxys<B>(&self, response: &Response<B>, endpoint: &Uri) -> bool {
         response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED && self.pool.is_relayed(endpoint)
     }
 
-    /// What the limits count a message to.
+    /// The unit of a message for the limits.
     fn unit(&self, message: &Message, endpoint: &Uri) -> u64 {
-        // No URL begins like these, and an empty name is the same as none.
+        // No URL starts like these, and an empty name counts as none.
         let named = |what: &str, name: Option<&[u8]>| match name {
             Some(name) => self.hash.number([what.as_bytes(), b":", name].concat()),
             None => self.hash.number(what),
@@ -184,7 +184,7 @@ impl WebhookSink {
         }
     }
 
-    /// Reads the answer and says what it means.
+    /// Reads the answer and judges it.
     async fn hear(
         &self,
         response: Response<Incoming>,
@@ -193,7 +193,7 @@ impl WebhookSink {
         deadline: Instant,
     ) -> Result<(), Failure> {
         let (head, mut body) = response.into_parts();
-        // Receivers repeat what they were sent, and tokens change from one attempt to the next.
+        // Receivers repeat what they were sent, and tokens change between attempts.
         let sent =
             authorization.filter(|_| !head.status.is_success()).and_then(|one| one.value.to_str().ok());
         let redactor = sent.map(|sent| self.redactor.also(sent));
@@ -202,12 +202,12 @@ impl WebhookSink {
         let mut beginning = Vec::new();
         let read = timeout_at(deadline, answer::read(&mut body, &mut beginning)).await;
         match judge::meaning(&answer, &self.classes, self.receiver()) {
-            // A failure is known by its head. How its body ends changes nothing.
+            // The head identifies a failure. How its body ends does not matter.
             Meaning::Fails(class) => {
                 answer.explain(&beginning, redactor, endpoint);
                 Err(judge::answered(&answer, class, SystemTime::now()))
             }
-            // A success is a whole answer: a receiver that breaks off may have broken off its work as well.
+            // A success needs a complete answer: a receiver that breaks off may have aborted its work as well.
             Meaning::Ok => match read {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => {
@@ -260,7 +260,7 @@ impl Sink for WebhookSink {
         "webhook"
     }
 
-    /// The origin alone: for many webhooks the path is the key.
+    /// Only the origin: for many webhooks the path is the key.
     fn target(&self) -> Option<String> {
         Some(match &self.target {
             MessageTarget::Fixed(url) => {
@@ -282,12 +282,12 @@ impl Sink for WebhookSink {
         self.rate
     }
 
-    /// What is done with a message happens at its receiver.
+    /// The effect of a delivery happens at its receiver.
     fn runs_in_process(&self) -> bool {
         false
     }
 
-    /// Who limits by tenant or key has a receiver that does so too: what it asks of one holds for that one.
+    /// With limits by tenant or key the receiver uses the same units: a Retry-After for one applies to that one.
     fn is_one_endpoint(&self) -> bool {
         matches!(self.target, MessageTarget::Fixed(_)) && self.limit_by == LimitBy::Endpoint
     }
@@ -315,7 +315,7 @@ fn now_secs() -> u64 {
 }
 
 impl fmt::Debug for WebhookSink {
-    /// Says nothing of URLs and headers: both may be secrets.
+    /// Omits URLs and headers: both may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebhookSink").field("timeout", &self.timeout).finish_non_exhaustive()
     }

@@ -1,7 +1,8 @@
-//! A connection over TCP that knows which protocol it carries.
+//! A TCP connection that knows which protocol it carries.
 //!
-//! That it broke is reported by reading alone. A receiver that refuses our client certificate with TLS 1.3 sends an alert
-//! and closes the connection while the request is being written; a caller that fails at writing would never read why.
+//! A broken connection is reported by reads only. A receiver that refuses our client certificate with TLS 1.3 sends an
+//! alert and closes the connection while the request is being written; a caller whose write fails would never read the
+//! reason.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -12,28 +13,28 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// How a record of TLS with an alert begins: its type, and the first half of the version.
+/// The first bytes of a TLS record with an alert: its type, and the first half of the version.
 const TLS_ALERT: [u8; 2] = [21, 3];
-/// What is read to see how the receiver answers. The rest is read as usual.
+/// How many bytes are read to detect the protocol of the answer. The rest is read as usual.
 const FIRST_BYTES_MAX: usize = 512;
 
-/// A receiver that was addressed in plain HTTP answered in TLS.
+/// The receiver answered plain HTTP with TLS.
 #[derive(Debug, thiserror::Error)]
 #[error("the other side speaks TLS; use https://")]
 pub(crate) struct SpeaksTls;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
-    /// TLS with the receiver, through a tunnel or not.
+    /// TLS with the receiver, with or without a tunnel.
     Tls,
-    /// HTTP with the receiver, who has not said anything yet.
+    /// HTTP with the receiver, before its first answer.
     PlainUnanswered,
     Plain,
-    /// HTTP with a proxy that wants requests in absolute form.
+    /// HTTP with a proxy that expects requests in absolute form.
     Relayed,
 }
 
-/// To the receiver, or to a proxy.
+/// A connection to the receiver or to a proxy.
 #[derive(Debug)]
 pub(crate) struct Stream {
     tcp: TokioIo<TcpStream>,
@@ -53,7 +54,7 @@ impl Stream {
         Self { tcp, protocol: Protocol::Relayed }
     }
 
-    /// The first bytes of an answer, unless they are of TLS.
+    /// Reads the first bytes of an answer, and fails if they are TLS.
     fn poll_first(
         &mut self,
         context: &mut Context<'_>,
@@ -126,7 +127,7 @@ impl Write for Stream {
     }
 }
 
-/// What cannot be written any more counts as written: it will not be read, and reading says why.
+/// Treats a failed write as done: the data will not be read, and reading reports the reason.
 fn unless_broken<T>(result: io::Result<T>, done: T) -> io::Result<T> {
     match result {
         Err(error)

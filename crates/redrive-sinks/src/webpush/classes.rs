@@ -1,10 +1,10 @@
-//! What the answers of a Web Push service mean (RFC 8030, and what the services add).
+//! The class table of Web Push answers (RFC 8030, and additions by the services).
 
 use redrive_core::Class;
 
 use crate::push::{Rows, Verdict};
 
-/// The reason under which every wording of "made with another key" is known.
+/// The common reason for every wording of "made with another key".
 pub const KEY_MISMATCH: &str = "VapidPkHashMismatch";
 
 pub const ROWS: Rows = Rows {
@@ -21,11 +21,11 @@ pub const ROWS: Rows = Rows {
         (429, Verdict::LIMITED),
     ],
     otherwise: Verdict::PERMANENT,
-    // The endpoint is the subscriber's, and so is its certificate.
+    // The subscriber chooses the endpoint, so its certificate concerns only that one.
     tls: Class::Permanent,
 };
 
-/// The reason in the body of an answer: Apple's and Mozilla's are JSON, Google's is a text.
+/// The reason in the body of an answer: JSON from Apple and Mozilla, text from Google.
 pub fn reason(status: u16, body: &[u8]) -> Option<&'static str> {
     let text = String::from_utf8_lossy(&body[..body.len().min(2048)]).to_ascii_lowercase();
     let is_mismatch = text.contains("vapidpkhashmismatch")
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use crate::push::PushClasses;
 
-    /// Answers as the services give them, and what each means.
+    /// Real answers of the services, and their classes.
     #[test]
     fn the_golden_corpus_of_answers() {
         let google = "the VAPID credentials in the authorization header do not correspond to the credentials used \

@@ -5,15 +5,15 @@ use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_e
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// What a push service takes in one request (RFC 8030, section 7.2).
+/// The maximum size of a request at a push service (RFC 8030, section 7.2).
 pub const BODY_BYTES_MAX: usize = 4096;
 const SALT_BYTES: usize = 16;
 const POINT_BYTES: usize = 65;
-/// Salt, record size, length of the key, the sender's public key.
+/// Salt, record size, key length, the sender's public key.
 const HEADER_BYTES: usize = SALT_BYTES + 4 + 1 + POINT_BYTES;
-/// The tag of the one record and the delimiter behind the text.
+/// The tag of the only record, and the delimiter after the text.
 const RECORD_OVERHEAD_BYTES: usize = 16 + 1;
-/// The longest payload that fits.
+/// The maximum length of a payload.
 pub const PAYLOAD_BYTES_MAX: usize = BODY_BYTES_MAX - HEADER_BYTES - RECORD_OVERHEAD_BYTES;
 const RECORD_SIZE: u32 = 4096;
 
@@ -32,7 +32,7 @@ pub enum EncryptFault {
     Random,
 }
 
-/// The keys of a subscriber, decoded: `p256dh` (an uncompressed point) and `auth` (16 bytes).
+/// The decoded keys of a subscriber: `p256dh` (an uncompressed point) and `auth` (16 bytes).
 #[derive(Clone, Copy)]
 pub struct Receiver<'a> {
     pub public: &'a [u8],
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Receiver<'_> {
     }
 }
 
-/// The whole body of a push: header and one record.
+/// The complete body of a push: header and one record.
 pub fn encrypt(payload: &[u8], receiver: Receiver<'_>) -> Result<Vec<u8>, EncryptFault> {
     if payload.len() > PAYLOAD_BYTES_MAX {
         return Err(EncryptFault::TooLarge(payload.len()));
@@ -62,7 +62,7 @@ pub fn encrypt(payload: &[u8], receiver: Receiver<'_>) -> Result<Vec<u8>, Encryp
     sealed.map_err(|_| EncryptFault::PublicKey)?.ok_or(EncryptFault::Random)
 }
 
-/// What both sides know. Pure from here on, so that the RFC's own example can be checked.
+/// The values that both sides know. Pure from here on, so that the RFC's example can be checked.
 struct Agreed<'a> {
     secret: &'a [u8],
     sender: &'a [u8],
@@ -112,7 +112,7 @@ fn seal(payload: &[u8], agreed: &Agreed<'_>) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Checks the header of a body that the producer encrypted, so that a push service need not refuse it.
+/// Checks the header of a body that the producer encrypted, before a push service refuses it.
 pub fn check(body: &[u8]) -> Result<(), EncryptFault> {
     if body.len() > BODY_BYTES_MAX {
         return Err(EncryptFault::BodyTooLarge(body.len()));

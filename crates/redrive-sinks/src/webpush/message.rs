@@ -1,8 +1,8 @@
-//! What a message asks to be pushed, and to whom.
+//! Parses a message: the push and its subscription.
 //!
 //! Either the payload is an envelope, `{"subscription": {…}, "payload": …, "urgency": …, "topic": …}`, or the header
-//! `push-subscription` holds the subscription and the payload is pushed as it is. A subscription that is a text is the id
-//! of a stored one.
+//! `push-subscription` holds the subscription and the payload is pushed unchanged. A subscription given as text is the
+//! id of a stored one.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ const KEY_HEADER: &str = "push-vapid-key";
 const URGENCIES: [&str; 4] = ["very-low", "low", "normal", "high"];
 const TOPIC_BYTES_MAX: usize = 32;
 
-/// Why nothing can be pushed for a message. No retry helps.
+/// Why a message cannot be pushed. No retry helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageFault {
     #[error("the message's payload is not a JSON object, and it has no header `{SUBSCRIPTION_HEADER}`")]
@@ -39,17 +39,17 @@ pub enum MessageFault {
     Member(#[from] UnknownMember),
 }
 
-/// What an envelope may have.
+/// The members of an envelope.
 const MEMBERS: &[&str] = &["subscription", "payload", "urgency", "topic", "vapid_key"];
 
-/// What is sent in the body.
+/// The content of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushContent {
     /// A push without data.
     Nothing,
-    /// To be encrypted.
+    /// A payload to encrypt.
     Plain(Bytes),
-    /// Encrypted by the producer.
+    /// A body encrypted by the producer.
     Encrypted(Bytes),
 }
 
@@ -60,12 +60,12 @@ pub struct Push {
     pub content: PushContent,
     pub urgency: Option<&'static str>,
     pub topic: Option<String>,
-    /// The public key that the subscription was made with, where the message says so.
+    /// The public key that the subscription was made with, if the message says so.
     pub vapid_key: Option<String>,
 }
 
 impl Push {
-    /// `others` are members that an envelope may have besides: the pipeline reads them.
+    /// Parses a message. `others` are further members that an envelope may have because the pipeline reads them.
     pub fn of(
         message: &Message,
         allow_http: bool,
@@ -122,7 +122,7 @@ impl Push {
         let given = found(envelope.get("subscription").ok_or(SubscriptionFault::Missing)?, lookup)?;
         let text = |name: &str| match envelope.get(name) {
             None | Some(Value::Null) => None,
-            // What is no text is no valid value either, and is reported as such.
+            // A value that is not a text is invalid too, and is reported as such.
             Some(value) => Some(value.as_str().unwrap_or_default().to_owned()),
         };
         Ok(Self {
@@ -138,7 +138,7 @@ impl Push {
         })
     }
 
-    /// The body that goes over the wire.
+    /// The body to send.
     pub fn body(&self) -> Result<Bytes, EncryptFault> {
         match &self.content {
             PushContent::Nothing => Ok(Bytes::new()),
@@ -156,7 +156,7 @@ impl PushContent {
     }
 }
 
-/// The endpoint that a message names, whatever else is wrong with it.
+/// The endpoint of a message, even if the message is invalid otherwise.
 pub fn readable_endpoint(message: &Message, lookup: Lookup<'_>) -> Option<String> {
     let given = match json::header(message, SUBSCRIPTION_HEADER) {
         Some(text) => in_header(&text),
@@ -172,7 +172,7 @@ fn in_header(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// The subscription itself, where a message only names a stored one.
+/// The subscription itself, if a message only names a stored one.
 fn found<'a>(given: &'a Value, lookup: Lookup<'_>) -> Result<Cow<'a, Value>, SubscriptionFault> {
     let Value::String(id) = given else { return Ok(Cow::Borrowed(given)) };
     let stored = lookup(id).ok_or(SubscriptionFault::Unknown)?;

@@ -1,9 +1,9 @@
 //! The Web Push sink (RFC 8030, 8188, 8291, 8292), in the order of a delivery.
 //!
-//! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
-//! - [`message`], [`subscription`]: what is pushed, and to whom
-//! - [`encrypt`], [`vapid`]: the encrypted body, and who we are
-//! - [`classes`]: what the answers mean
+//! - [`options`]: user settings; [`sink`]: one delivery from the message to its outcome
+//! - [`message`], [`subscription`]: the push and its subscription
+//! - [`encrypt`], [`vapid`]: the encrypted body, and our identification
+//! - [`classes`]: the class table of answers
 
 pub mod options;
 pub mod sink;

@@ -1,4 +1,4 @@
-//! What a user sets for a Web Push sink, and what is wrong with it.
+//! The user settings of a Web Push sink, and their validation.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,32 +13,32 @@ use crate::push::keys::Es256;
 use crate::secret::Secret;
 use crate::webhook::Names;
 
-/// Requests at once to one subscription.
+/// The maximum number of concurrent requests to one subscription.
 pub const PER_ENDPOINT: u32 = 5;
-/// More keys than this are not being rotated any more.
+/// The maximum number of keys: more are no longer a rotation.
 const KEYS_MAX: usize = 16;
 
-/// A Web Push sink as a user describes it.
+/// The settings of a Web Push sink.
 #[derive(Clone, Debug)]
 pub struct WebPushOptions {
-    /// Files with the private keys. The first signs for subscriptions that name none; the others serve those that were
+    /// Files with the private keys. The first signs for subscriptions that do not name one; the others are for those
     /// made with them, so that a key can be replaced without losing subscribers.
     pub vapid_key_files: Vec<PathBuf>,
-    /// Whom a push service can turn to: `mailto:…` or `https://…`.
+    /// A contact for push services: `mailto:…` or `https://…`.
     pub subject: String,
     /// The authorities whose certificates are trusted, instead of the built-in list.
     pub ca_file: Option<PathBuf>,
-    /// Over the whole exchange.
+    /// The limit of the whole exchange.
     pub timeout: Duration,
     pub classes: PushClasses,
     pub per_endpoint: u32,
-    /// Lets subscriptions lead into private networks and to this host, also by plain http: for tests.
+    /// Allows subscriptions in private networks and on this host, and plain http: for tests.
     pub allow_private_addresses: bool,
     /// The key of `endpoint_hash`; random for each process unless set.
     pub hash_key: Option<Secret>,
-    /// Which endpoints are alive.
+    /// The state of endpoints.
     pub subscriptions: Subscriptions,
-    /// Members that an envelope may have besides its own: the pipeline reads them.
+    /// Further members that an envelope may have because the pipeline reads them.
     pub other_members: Vec<String>,
     pub names: Names,
 }
@@ -60,7 +60,7 @@ impl WebPushOptions {
         }
     }
 
-    /// All that is wrong. Reads the files that are named, and connects to nothing.
+    /// All faults. Reads the named files, and connects to nothing.
     pub fn check(&self) -> Vec<SinkFault> {
         let mut faults = Vec::new();
         faults.extend(self.vapid().err());
@@ -86,7 +86,7 @@ impl WebPushOptions {
     }
 }
 
-/// A P-256 key from a file; the fault names the file and not what is in it.
+/// Reads a P-256 key from a file; the fault names the file but not its content.
 pub(crate) fn read_key(setting: &str, path: &Path) -> Result<Es256, SinkFault> {
     let failed = |problem: String| {
         let value = path.display().to_string();

@@ -1,4 +1,4 @@
-//! One push, from the message to what came of it.
+//! One push, from the message to its outcome.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,16 +36,16 @@ const URGENCY: HeaderName = HeaderName::from_static("urgency");
 const TOPIC: HeaderName = HeaderName::from_static("topic");
 const AES128GCM: HeaderValue = HeaderValue::from_static("aes128gcm");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
-/// What push services store at most: four weeks. Also sent for messages without a deadline.
+/// The maximum time that push services store a message: four weeks. Also sent for messages without a deadline.
 const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
 const EXCERPT_BYTES_MAX: usize = 256;
-/// The push services with a public status page. Mozilla's has none that is known.
+/// The push services with a public status page. None is known for Mozilla.
 const STATUS_PAGES: &[StatusPage] = &[
     StatusPage { service: "Chrome (FCM)", url: "https://status.firebase.google.com/" },
     StatusPage { service: "Safari (APNs)", url: "https://developer.apple.com/system-status/" },
 ];
 
-/// Pushes each message to the browser that it names.
+/// Pushes each message to its browser.
 pub struct WebPushSink {
     /// The current key first.
     keys: Vec<Vapid>,
@@ -68,7 +68,7 @@ struct PushAnswer {
 }
 
 impl WebPushSink {
-    /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
+    /// Reads the files of the options and sets everything up. Connects only for the first message.
     pub fn build(options: WebPushOptions) -> Result<Self, SinkFault> {
         let keys = options.vapid()?;
         let tls = crate::tls::client(options.ca_file.as_deref())?;
@@ -127,7 +127,7 @@ impl WebPushSink {
         };
         let (head, mut incoming) = response.into_parts();
         let mut body = Vec::new();
-        // What it means is known by its head; a body that does not end changes nothing.
+        // The head determines the meaning; an incomplete body does not matter.
         let _ = timeout_at(deadline, answer::read(&mut incoming, &mut body)).await;
         let granted_ttl = head.headers.get(TTL).and_then(|ttl| ttl.to_str().ok()?.trim().parse().ok());
         self.judge(push, &PushAnswer { status: head.status, headers: head.headers, body })?;
@@ -196,7 +196,7 @@ impl WebPushSink {
         failing::answered(&said, verdict, SystemTime::now()).map_or(Ok(()), Err)
     }
 
-    /// What a push service must not be quoted with: the subscription, and the token that we signed.
+    /// Texts to remove from a push service's answer: the subscription, and our signed token.
     fn secrets(&self, push: &Push) -> Vec<String> {
         let at = &push.subscription.endpoint;
         let signed =
@@ -243,12 +243,12 @@ impl Sink for WebPushSink {
         Some(self.per_endpoint)
     }
 
-    /// A push service answers for all its subscriptions.
+    /// A push service is one service for all its subscriptions.
     fn origin_is_one_service(&self) -> bool {
         true
     }
 
-    /// What is done with a push happens at its receiver.
+    /// The effect of a push happens at its receiver.
     fn runs_in_process(&self) -> bool {
         false
     }
@@ -263,8 +263,8 @@ impl Sink for WebPushSink {
     }
 }
 
-/// Reads subscriptions that are to be stored. One that does not say with which key it was made, was made with that of the
-/// same subscription as it is stored already, else with the current one.
+/// Reads subscriptions to store. If one does not say which key it was made with, that of the stored version of the same
+/// subscription is used, else the current one.
 fn reader(gate: &SubscriptionGate, keys: &[Vapid], allow_http: bool) -> Reader {
     let keys: Vec<String> = keys.iter().map(|key| key.public().to_owned()).collect();
     let ids = gate.ids();
@@ -284,7 +284,7 @@ fn reader(gate: &SubscriptionGate, keys: &[Vapid], allow_http: bool) -> Reader {
     })
 }
 
-/// The seconds that are left until the deadline: a push service must not deliver what is no longer wanted.
+/// The seconds until the deadline: a push service must not deliver expired messages.
 fn ttl_secs(message: &Message, now: SystemTime) -> u64 {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let left = message.deadline().map(|deadline| deadline.as_millis().saturating_sub(now) / 1000);

@@ -1,4 +1,4 @@
-//! A subscription as a browser gives it: an address at a push service and two keys.
+//! A subscription from a browser: an address at a push service and two keys.
 
 use hyper::Uri;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::push::json::{UnknownMember, no_near_miss};
 use crate::push::keys::decode;
 use crate::webhook::endpoint::{self, EndpointFault};
 
-/// What is wrong with a subscription. Says nothing of what it contains.
+/// A fault in a subscription. Shows nothing of its content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionFault {
     #[error("the message carries no subscription")]
@@ -31,11 +31,11 @@ pub enum SubscriptionFault {
     Member(#[from] UnknownMember),
 }
 
-/// What a browser gives, and the key that it was made with.
+/// The members that a browser provides, and the key that the subscription was made with.
 const MEMBERS: &[&str] = &["endpoint", "expirationTime", "keys", "vapid_key"];
 const KEYS: &[&str] = &["p256dh", "auth"];
 
-/// Where a push goes, and for whom it is encrypted.
+/// The destination of a push, and the keys to encrypt it for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Subscription {
     pub endpoint: Uri,
@@ -44,7 +44,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Reads `{"endpoint", "keys": {"p256dh", "auth"}}`. Plain http is for tests with a server of their own.
+    /// Reads `{"endpoint", "keys": {"p256dh", "auth"}}`. Plain http is for tests with a local server.
     pub fn of(value: &Value, allow_http: bool) -> Result<Self, SubscriptionFault> {
         let object = value.as_object().ok_or(SubscriptionFault::NotObject)?;
         no_near_miss(value, MEMBERS, "")?;
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(fault(short), SubscriptionFault::Auth);
     }
 
-    /// `vapidKey` was ignored, and the push was signed with another key.
+    /// Once, `vapidKey` was ignored, and the push was signed with another key.
     #[test]
     fn a_member_that_is_nearly_one_is_refused_with_the_one_that_is_meant() {
         let keys = json!({"p256dh": P256DH, "auth": "BTBZMqHH6r4Tts7J_aSIgg"});

@@ -1,4 +1,4 @@
-//! Who we are, signed for each push service (RFC 8292).
+//! Our identification, signed for each push service (RFC 8292).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,17 +8,18 @@ use hyper::Uri;
 
 use crate::push::keys::{Es256, KeyProblem, encode};
 
-/// How long a token is valid. The RFC allows 24 hours; half of it leaves room for clocks that differ.
+/// How long a token is valid. The RFC allows 24 hours; half of that leaves room for clock differences.
 const VALID_SECS: u64 = 12 * 3600;
-/// A token is used for this long, then a new one is signed.
+/// How long a token is used before a new one is signed.
 const USED_SECS: u64 = 6 * 3600;
-/// Push services whose tokens are cached. There are a handful in the world; strangers are signed for each time.
+/// The maximum number of push services with cached tokens. Only a handful exist; tokens for others are signed each
+/// time.
 const CACHED_MAX: usize = 256;
 
 /// One application server key.
 pub struct Vapid {
     key: Es256,
-    /// The public key in base64url: what a browser was given as `applicationServerKey`.
+    /// The public key in base64url, as given to browsers in `applicationServerKey`.
     public: String,
     subject: String,
     cached: Mutex<HashMap<String, Cached>>,
@@ -59,13 +60,13 @@ impl Vapid {
         Ok(authorization)
     }
 
-    /// Forgets the token of a push service that refused it, so that the next attempt brings a new one.
+    /// Drops the token of a push service that refused it, so that the next attempt uses a new one.
     pub fn forget(&self, endpoint: &Uri) {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner).remove(&audience(endpoint));
     }
 }
 
-/// The origin, with its port where it is not the scheme's own.
+/// The origin, with the port unless it is the scheme's default.
 fn audience(endpoint: &Uri) -> String {
     let scheme = endpoint.scheme_str().unwrap_or("https");
     let host = endpoint.host().unwrap_or_default().to_ascii_lowercase();
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(vapid.authorization(&other, 1_000_000 + USED_SECS - 1).unwrap(), first);
         let renewed = vapid.authorization(&at, 1_000_000 + USED_SECS).unwrap();
         assert_eq!(claims(&renewed)["exp"], 1_000_000 + USED_SECS + VALID_SECS);
-        // A clock that was set back must not keep a token that ends too late.
+        // After the clock was set back, a cached token that expires too late must not be used.
         let back = vapid.authorization(&at, 900_000).unwrap();
         assert_eq!(claims(&back)["exp"], 900_000 + VALID_SECS);
     }

@@ -1,4 +1,4 @@
-//! APNs: what is sent, and what every answer means.
+//! APNs: requests, and the class of every answer.
 
 use redrive::internal::subscriptions::{Purge, SubscriptionState, Subscriptions};
 use redrive::{Class, Message, Time};
@@ -21,7 +21,7 @@ pub fn sink(server: &PushServer, change: impl FnOnce(&mut ApnsOptions)) -> ApnsS
     ApnsSink::build(options).unwrap()
 }
 
-/// The device token says what the server answers.
+/// The device token determines the server's answer.
 pub fn push(id: &str, token: &str) -> Message {
     let payload = json!({"token": token, "payload": {"aps": {"alert": "hi"}}}).to_string();
     Message::builder(id).payload(payload).build().unwrap()
@@ -71,7 +71,7 @@ async fn with_a_certificate_the_handshake_says_who_we_are_and_no_token_is_sent()
     assert_eq!(server.seen().len(), 1);
 }
 
-/// Every answer that Apple documents, as CLASSIFICATION has it. What ends as `gone` is what may be purged.
+/// Every answer that Apple documents, with its row in CLASSIFICATION. Only endpoints with `gone` may be purged.
 #[tokio::test]
 async fn the_golden_corpus_of_answers() {
     let corpus: &[(u16, &str, Option<Class>, bool)] = &[
@@ -127,7 +127,7 @@ async fn the_golden_corpus_of_answers() {
         let requests = server.seen().len() - before;
         assert_eq!(requests, 1, "{status} {reason}");
         let Err(failure) = outcome else { continue };
-        // A token that this process signed just now cannot be too old, so none is signed that Apple would count.
+        // A token that this process just signed cannot be too old, so no new one is signed, which Apple would count.
         if *reason == "ExpiredProviderToken" {
             assert!(failure.chain().contains("check the clock"), "{failure}");
             continue;
@@ -138,7 +138,7 @@ async fn the_golden_corpus_of_answers() {
         assert!(!format!("{failure:?}").contains("/3/device"), "{failure:?}");
         assert!(failure.notes().iter().any(|(name, _)| *name == "endpoint_hash"), "{failure:?}");
     }
-    // Every dead one is purged, and nobody else.
+    // Every dead token is purged, and no other.
     let dead = corpus.iter().filter(|(_, _, class, _)| *class == Some(Class::Gone)).count();
     let purged = table.list(Some(SubscriptionState::Purged), None, 100);
     assert_eq!((purged.len(), dead), (2, 2));
@@ -182,7 +182,7 @@ async fn what_apns_would_refuse_makes_no_request() {
     assert!(server.seen().is_empty());
 }
 
-/// A reason is a single word, and so is a device token.
+/// A reason is a single word, but so is a device token.
 #[tokio::test]
 async fn a_device_token_that_apns_gives_as_its_reason_is_not_repeated() {
     let server = PushServer::start(|seen| {

@@ -1,4 +1,4 @@
-//! HTTP/2 as it is in the wild: few streams, GOAWAY, connections that are cut or half dead.
+//! HTTP/2 in practice: few streams, GOAWAY, connections that are cut or half dead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,14 +53,14 @@ async fn pushes_go_on_over_one_connection_when_no_further_one_can_be_opened() {
             let mut server = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
             let _ = tokio::io::copy_bidirectional(&mut first, &mut server).await;
         });
-        // All others are closed at once.
+        // All further connections are closed at once.
         while listener.accept().await.is_ok() {}
     });
     push_many(&server, format!("https://localhost:{port}"), 400).await;
     assert_eq!(server.connections(), 1);
 }
 
-/// So many at once; each arrives once.
+/// Pushes concurrently; each message arrives once.
 async fn push_many(server: &PushServer, url: String, pushes: usize) {
     let sink = Arc::new(sink(server, |options| {
         options.connections = 2;
@@ -93,7 +93,7 @@ async fn a_server_that_goes_away_again_and_again_loses_nothing_and_gets_nothing_
             .collect();
         server.go_away();
         for push in pushes {
-            // What is not delivered burns no attempt: it is known that nobody looked at it.
+            // An undelivered message uses up no attempt: it is known that it was not processed.
             if let Err(failure) = push.await.unwrap() {
                 assert_eq!((failure.class(), failure.is_ambiguous()), (Class::Reconnect, false), "{failure}");
             }
@@ -107,7 +107,7 @@ async fn a_server_that_goes_away_again_and_again_loses_nothing_and_gets_nothing_
     assert!(server.connections() > 1);
 }
 
-/// Frames by hand: what a library would not do.
+/// Handles frames directly, for behaviour that a library does not support.
 async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, u8, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.ok()?;
@@ -119,13 +119,13 @@ async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, u8, Ve
 
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const SETTINGS_ACK: &[u8] = &[0, 0, 0, 4, 1, 0, 0, 0, 0];
-/// The last stream is 0, so none was looked at; no error.
+/// GOAWAY without an error; the last stream is 0, so none was processed.
 const GO_AWAY: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const HEADERS: u8 = 1;
 const PING: u8 = 6;
 const PING_ACK: &[u8] = &[0, 0, 8, PING, 1, 0, 0, 0, 0];
 
-/// What the server does with the first request of each connection.
+/// How the server treats the first request of each connection.
 #[derive(Clone, Copy)]
 enum Then {
     GoAway,
@@ -133,7 +133,8 @@ enum Then {
     Nothing,
 }
 
-/// Takes connections, answers pings until the first request, and answers no request. The pushes go to `server`'s port in its place.
+/// Accepts connections, answers pings until the first request, and never answers a request. Pushes go to it instead of
+/// `server`.
 async fn raw(server: &mut PushServer, then: Then) -> Arc<AtomicU32> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     server.port = listener.local_addr().unwrap().port();
@@ -203,7 +204,7 @@ async fn a_connection_that_answers_no_ping_is_given_up_within_ten_seconds() {
     while requests.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // From here on nothing comes over the wire any more, so the clock may run ahead.
+    // Nothing more arrives from here on, so the clock may run ahead.
     tokio::time::pause();
     let began = Instant::now();
     let failure = sending.await.unwrap().unwrap_err();

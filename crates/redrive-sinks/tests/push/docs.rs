@@ -1,4 +1,4 @@
-//! The tables of docs/guide/push.md say what the code does.
+//! The tables of docs/guide/push.md match the code.
 
 use redrive_sinks::push::{PushClasses, Rows};
 use redrive_sinks::{apns, fcm, webpush};

@@ -1,4 +1,4 @@
-//! FCM: the access token, what is sent, and what every answer means.
+//! FCM: the access token, requests, and the class of every answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +34,7 @@ pub fn sink_with(server: &PushServer, tokens: &PlainServer, change: impl FnOnce(
     FcmSink::build(options).unwrap()
 }
 
-/// A token server whose tokens are numbered.
+/// A token server that issues numbered tokens.
 async fn tokens() -> PlainServer {
     let given = AtomicU32::new(0);
     PlainServer::start(move |_| {
@@ -82,7 +82,7 @@ async fn many_pushes_at_once_share_one_access_token() {
     );
 }
 
-/// Every answer of the class table; each costs one request of the quota, besides a refused access token.
+/// Every answer of the class table; each costs one request of the quota, in addition to a refused access token.
 #[tokio::test]
 async fn the_golden_corpus_of_answers() {
     let corpus = [
@@ -116,7 +116,7 @@ async fn the_golden_corpus_of_answers() {
         assert_eq!(failure.class(), class, "{status} {canonical} {code}: {failure}");
         let verdict = failure.downcast_ref::<PushError>().unwrap().verdict;
         assert_eq!(verdict == Some(Verdict::Flagged), flagged, "{status} {canonical} {code}");
-        // A plain 401 is tried once more with a new access token.
+        // A plain 401 is retried once with a new access token.
         spent += if status == 401 && code.is_empty() { 2 } else { 1 };
         assert_eq!(server.seen().len(), spent, "{status} {canonical} {code}");
         assert!(!format!("{failure:?}").contains("tok-"), "{failure:?}");

@@ -1,5 +1,5 @@
-//! The push sinks against real servers: HTTP/2 with a certificate of our own for APNs and FCM, a receiver that decrypts
-//! for Web Push.
+//! The push sinks against real servers: HTTP/2 with our own certificate for APNs and FCM, a decrypting receiver for Web
+//! Push.
 
 mod server;
 

@@ -1,4 +1,4 @@
-//! Servers that play APNs, FCM and a token server.
+//! Servers that simulate APNs, FCM and a token server.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub path: String,
@@ -28,7 +28,7 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -44,7 +44,7 @@ impl Reply {
 
 type Answering = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
-/// An authority of our own: its file, and what a server for `localhost` needs.
+/// Our own authority: its file, and the files that a server for `localhost` needs.
 pub struct Authority {
     pub dir: TempDir,
     pub acceptor: TlsAcceptor,
@@ -55,7 +55,7 @@ impl Authority {
         Self::of(false)
     }
 
-    /// Its server takes only clients with a certificate of this authority, as `client.pem` and `client.key` are.
+    /// Its server accepts only clients with a certificate of this authority, such as `client.pem` with `client.key`.
     pub fn demanding() -> Self {
         Self::of(true)
     }
@@ -99,7 +99,7 @@ impl Authority {
     }
 }
 
-/// A server that speaks HTTP/2 and answers as it is told.
+/// An HTTP/2 server with configurable answers.
 pub struct PushServer {
     pub authority: Authority,
     pub port: u16,
@@ -113,7 +113,7 @@ impl PushServer {
         Self::with_streams(100, answer).await
     }
 
-    /// With at most so many streams on one connection.
+    /// With at most `streams` streams per connection.
     pub async fn with_streams(streams: u32, answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         Self::of(Authority::new(), streams, answer).await
     }
@@ -135,7 +135,7 @@ impl PushServer {
                 let (acceptor, seen, answer) = (acceptor.clone(), Arc::clone(&kept), Arc::clone(&answer));
                 let hears = hears.clone();
                 counted.fetch_add(1, Ordering::SeqCst);
-                // As servers do: an answer does not wait for the acknowledgement of the one before it.
+                // As on real servers, an answer does not wait for the acknowledgement of the previous one.
                 stream.set_nodelay(true).unwrap();
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
@@ -159,7 +159,7 @@ impl PushServer {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Sends GOAWAY on every connection; what is on its way is still answered.
+    /// Sends GOAWAY on every connection; requests in flight are still answered.
     pub fn go_away(&self) {
         self.going_away.send_modify(|times| *times += 1);
     }
@@ -220,7 +220,7 @@ async fn reply(
     }
 }
 
-/// A benchmark sends more than anybody wants to look at.
+/// Limits the records of a benchmark.
 const SEEN_MAX: usize = 20_000;
 
 fn remember(seen: &Mutex<Vec<Seen>>, request: Seen) {
@@ -230,7 +230,7 @@ fn remember(seen: &Mutex<Vec<Seen>>, request: Seen) {
     }
 }
 
-/// A server of one answer per connection that speaks just enough HTTP/1.1.
+/// A minimal HTTP/1.1 server with one answer per connection.
 pub struct PlainServer {
     pub port: u16,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -294,7 +294,7 @@ async fn plain(mut stream: TcpStream, seen: Arc<Mutex<Vec<Seen>>>, answer: Answe
     stream.shutdown().await.ok()
 }
 
-/// One attempt of a message.
+/// Makes one attempt for a message.
 pub async fn deliver(sink: &impl Sink, message: Message) -> Result<(), Failure> {
     sink.deliver(Call { message, attempt: 1, replays: 0, pipeline: "push".into(), origin: None }).await
 }

@@ -1,5 +1,5 @@
-//! Everything at once: GOAWAY again and again, connections that are cut, a server that stops reading, an access token that
-//! ends in between. Nothing is lost, and nothing is sent twice beyond what an attempt says of itself.
+//! Everything at once: repeated GOAWAYs, cut connections, a server that stops reading, an access token that expires
+//! meanwhile. Nothing is lost, and nothing is sent twice except as reported by an attempt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,14 +15,14 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::server::{PlainServer, PushServer, Reply, Seen};
 use crate::{apns, fcm};
 
-/// Between two GOAWAYs.
+/// The interval between two GOAWAYs.
 const GO_AWAY_EVERY: Duration = Duration::from_millis(150);
-/// A connection through the relay lasts for about so many pieces of what is read.
+/// The mean number of reads before a connection through the relay breaks.
 const PIECES_MEAN: u64 = 20;
-/// One connection of so many ends in silence instead of an end: nothing is read any more.
+/// One in this many connections goes silent instead of closing.
 const SILENT_ONE_OF: u64 = 5;
 
-/// Stands between the sink and the server, and breaks connections: some are cut, some are not read from any more.
+/// A relay between the sink and the server that breaks connections: some are cut, some go silent.
 struct Relay {
     port: u16,
     /// Whether connections break.
@@ -73,7 +73,7 @@ async fn pass(
         if pieces == 0 && is_stormy.load(Ordering::SeqCst) {
             counted.fetch_add(1, Ordering::SeqCst);
             if is_silent {
-                // The connection stays, and nobody reads from it or writes to it.
+                // The connection stays open, without reads or writes.
                 std::future::pending::<()>().await;
             }
             return Ok(());
@@ -92,7 +92,7 @@ async fn pass(
     }
 }
 
-/// Counts what the attempts of each message say of themselves.
+/// Counts what the attempts of each message report.
 struct Witness<S> {
     sink: S,
     tally: Arc<Mutex<Tally>>,
@@ -130,7 +130,7 @@ impl<S: Sink> Sink for Witness<S> {
     }
 }
 
-/// Pushes all messages through the storm. `accepted` is how often the server took each.
+/// Pushes all messages through the storm. `accepted` counts how often the server accepted each.
 async fn ride<S: Sink>(
     server: &PushServer,
     relay: &Relay,
@@ -141,7 +141,7 @@ async fn ride<S: Sink>(
     let tally: Arc<Mutex<Tally>> = Arc::default();
     let witness = Witness { sink, tally: Arc::clone(&tally) };
     let ids: Vec<String> = messages.iter().map(|message| message.id().to_owned()).collect();
-    // Breaker as it is, but impatient: the storm is faster than a real one.
+    // A normal breaker with shorter times: the storm is faster than a real one.
     let breaker = BreakerSettings {
         cooldown: Duration::from_millis(100),
         cooldown_max: Duration::from_millis(500),
@@ -164,7 +164,7 @@ async fn ride<S: Sink>(
             server.go_away();
             tokio::time::sleep(GO_AWAY_EVERY).await;
             rounds += 1;
-            // Storms end. Whoever is left has to arrive then.
+            // The storm ends, and the remaining messages have to arrive.
             let is_over = rounds > 20 && relay.silent.load(Ordering::SeqCst) > 0;
             if is_over || rounds > 400 {
                 relay.is_stormy.store(false, Ordering::SeqCst);
@@ -219,7 +219,7 @@ async fn apns_through_goaways_cuts_and_silence_loses_nothing_and_repeats_only_wh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fcm_through_the_same_with_access_tokens_that_end_on_their_way() {
     let accepted: Arc<Mutex<HashMap<String, u32>>> = Arc::default();
-    // Each access token is good for three hundred requests; whoever comes with an older one is refused.
+    // Each access token is valid for three hundred requests; older ones are refused.
     let (given, used) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (taken, good) = (Arc::clone(&accepted), Arc::clone(&given));
     let mut server = PushServer::with_streams(50, move |seen: &Seen| {
@@ -248,7 +248,7 @@ async fn fcm_through_the_same_with_access_tokens_that_end_on_their_way() {
     });
     let messages = (0..2_000).map(|n| fcm::push(&format!("t-{n}"), &format!("t-{n}"))).collect();
     let classes = ride(&server, &relay, sink, messages, &accepted).await;
-    // A push whose renewed token ended as well waits as for a refused key, and burns nothing.
+    // A push whose renewed token expired as well waits as for a refused key, and uses up no attempt.
     let known = [Class::Transient, Class::Reconnect, Class::Credential];
     assert!(classes.keys().all(|class| known.contains(class)), "{classes:?}");
     assert!(given.load(Ordering::SeqCst) >= 5, "{} access tokens", given.load(Ordering::SeqCst));

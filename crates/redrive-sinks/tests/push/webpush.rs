@@ -1,4 +1,4 @@
-//! Web Push: a receiver of another make decrypts what arrives; what every answer means.
+//! Web Push: an independent receiver decrypts requests; and the class of every answer.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ fn push(port: u16, path: &str) -> Message {
     Message::builder("m").payload(payload.to_string()).build().unwrap()
 }
 
-/// Where `scripts/push-receiver.sh` installs the Python package http_ece.
+/// The Python interpreter with the package http_ece, installed by `scripts/push-receiver.sh`.
 fn python() -> Option<PathBuf> {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/push-receiver/bin/python"));
     path.exists().then_some(path)
@@ -152,7 +152,7 @@ async fn answers_mean_what_the_table_says_and_show_no_endpoint() {
     }
 }
 
-/// RFC 8030, 5.2: a push service may keep a push for less time than was asked for, and says so.
+/// RFC 8030, 5.2: a push service may keep a push for less time than requested, and says so.
 #[tokio::test]
 async fn the_time_that_a_push_service_grants_is_noted_for_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -208,7 +208,8 @@ async fn a_subscription_is_served_with_the_key_it_was_made_with() {
     assert_eq!(server.seen().len(), 2, "nothing is sent with a key that would be refused");
 }
 
-/// A browser that registers again, as pages do at each visit, was taken for one of the new key, and its pushes were refused.
+/// Once, a browser that registered again, as pages do at each visit, was assigned the new key, and its pushes were
+/// refused.
 #[tokio::test]
 async fn registering_again_keeps_the_key_unless_the_subscription_is_another_or_says_otherwise() {
     let dir = tempfile::tempdir().unwrap();
@@ -264,12 +265,12 @@ async fn a_member_that_is_nearly_one_of_a_subscription_makes_no_request() {
     assert!(failure.is_uncalled() && server.seen().is_empty());
 }
 
-/// Shorter ones were taken for words.
+/// Shorter tokens were once taken for words.
 #[tokio::test]
 async fn a_token_that_a_service_repeats_is_in_no_text_however_short_it_is() {
     let server = PlainServer::start(|seen| {
         let token = seen.path.rsplit('/').next().unwrap();
-        // Without the public key, in which any two characters may stand.
+        // Without the public key, which may contain any two characters.
         let signed = seen.headers["authorization"].to_str().unwrap().split(", k=").next().unwrap().to_owned();
         let headers = vec![("retry-after", format!("never, {token}"))];
         Reply { headers, ..Reply::of(400, format!("no {token} ({signed}), {}%41", token.to_uppercase())) }

@@ -1,4 +1,4 @@
-//! What each answer means.
+//! The class of each answer.
 
 use std::time::{Duration, SystemTime};
 
@@ -147,7 +147,7 @@ async fn without_a_reason_the_beginning_of_the_body_is_kept() {
     assert!(text.len() < 300, "{text}");
 }
 
-/// Each of these answers differs in its values and is thrown at the same place.
+/// These answers differ in their values, but are thrown at the same place.
 #[tokio::test]
 async fn a_stack_trace_in_the_body_is_the_exception_and_where_it_was_thrown() {
     let python = |order: u32, depth: usize| {

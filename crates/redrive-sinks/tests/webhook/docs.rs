@@ -1,4 +1,4 @@
-//! The guide says what the code does.
+//! The guide matches the code.
 
 use redrive_sinks::ClassTable;
 

@@ -1,4 +1,4 @@
-//! Endpoints that messages name: nobody reaches what only this host can reach.
+//! Endpoints from messages cannot reach what only this host can reach.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use redrive_sinks::{Names, WebhookOptions, WebhookSink};
 
 use crate::server::{Server, deliver, failure, note, order, response, sink, to};
 
-/// Every name leads to these addresses.
+/// Resolves every name to these addresses.
 fn leading_to(addresses: &[&str]) -> Names {
     let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
     Names::by(move |_| std::future::ready(Ok(addresses.clone())))
@@ -112,7 +112,7 @@ async fn a_name_that_changes_its_address_between_check_and_connect_gains_nothing
     let internal = Server::saying(200, &[], "secret").await;
     let lookups = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&lookups);
-    // Says something blocked at first, so that nothing outside is called here, and loopback ever after.
+    // Resolves to a blocked address at first, so that nothing outside is called here, and to loopback afterwards.
     let sink = guarded(Names::by(move |_| {
         let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
         let address: IpAddr = if first { "10.9.9.9" } else { "127.0.0.1" }.parse().unwrap();
@@ -147,7 +147,7 @@ async fn a_bad_endpoint_is_permanent_with_a_text_that_does_not_repeat_it() {
     assert_eq!((none.class(), none.chain().as_str()), (Class::Permanent, "the message names no endpoint"));
 }
 
-/// A sink for endpoints of messages that may be on this host.
+/// A sink whose messages may name endpoints on this host.
 fn open(per_endpoint: u32) -> WebhookSink {
     sink(WebhookOptions {
         allow_private_addresses: true,
@@ -218,7 +218,7 @@ async fn nothing_of_a_message_is_sent_while_it_waits_for_a_place() {
         while server.seen().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Behind the first, which has the only place and keeps it.
+        // Behind the first, which holds the only permit.
         let call = failure(&sink, at(&endpoint));
         tokio::time::timeout(Duration::from_millis(500), call).await
     };
@@ -229,7 +229,7 @@ async fn nothing_of_a_message_is_sent_while_it_waits_for_a_place() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// With one URL: what a customer's calls wait for is their own, and everybody else gets through.
+/// With one URL: a customer's calls wait only for each other, and all others get through.
 #[tokio::test]
 async fn places_are_counted_by_tenant_or_key_where_that_is_asked_for() {
     for limit_by in [LimitBy::Tenant, LimitBy::Key] {

@@ -1,4 +1,4 @@
-//! What arrives beside the payload: ids, time to live, replays. Seen by a real receiver.
+//! Headers in addition to the payload: ids, time to live, replays. Observed by a real receiver.
 
 use redrive::{Call, Message, Sink as _, Time};
 

@@ -1,4 +1,5 @@
-//! Who we are to the receiver: basic, bearer, OAuth2 client credentials, a client certificate; and HTTP/2 where offered.
+//! Authentication to the receiver: basic, bearer, OAuth2 client credentials, a client certificate; and HTTP/2 if
+//! offered.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ async fn what_was_sent_is_in_no_error_even_if_the_receiver_repeats_it() {
     }
 }
 
-/// A token endpoint that grants `token-1`, `token-2` …, and one that refuses by this status and error.
+/// A token endpoint that grants `token-1`, `token-2` …, or refuses with this status and error.
 async fn granting(status: u16, body: Option<&'static str>) -> (Server, Arc<AtomicUsize>) {
     let granted = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&granted);
@@ -88,7 +89,7 @@ fn oauth(dir: &TempDir, tokens: &Server) -> Auth {
 async fn a_token_is_fetched_once_and_replaced_once_when_it_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (tokens, granted) = granting(200, None).await;
-    // Refuses the first token from the third request on, as if it had been revoked.
+    // Refuses the first token from the third request on, as if revoked.
     let requests = Arc::new(AtomicUsize::new(0));
     let server = Server::answering(move |seen: Seen| {
         let number = requests.fetch_add(1, Ordering::SeqCst) + 1;
@@ -217,8 +218,8 @@ impl Authority {
         }
     }
 
-    /// A server that wants certificates of this authority, and what it sees. With TLS 1.2 a refused certificate fails the
-    /// handshake; with TLS 1.3 the client learns of it only when it reads.
+    /// A server that requires certificates of this authority, and records requests. With TLS 1.2 a refused certificate
+    /// fails the handshake; with TLS 1.3 the client learns of it only when reading.
     async fn server(&self, versions: Versions, http2: bool) -> (u16, Server) {
         use rustls::pki_types::CertificateDer;
         use rustls::pki_types::pem::PemObject;
@@ -271,7 +272,7 @@ async fn a_receiver_that_wants_a_certificate_gets_ours_and_a_missing_or_foreign_
         let good = sink(authority.options(port, Some(authority.client("good", false))));
         deliver(&good, order()).await.unwrap();
         let stranger = Authority::new();
-        // Many times, because a refusal and what is being sent meet on the way.
+        // Repeated, because the refusal races with the data being sent.
         for _ in 0..20 {
             let foreign = sink(authority.options(port, Some(stranger.client("foreign", false))));
             let failed = failure(&foreign, order()).await;
@@ -286,11 +287,11 @@ async fn a_receiver_that_wants_a_certificate_gets_ours_and_a_missing_or_foreign_
     }
 }
 
-/// The alert by which a server of TLS 1.2 says that it misses a certificate, and the one that OpenSSL sends instead.
+/// The TLS 1.2 alert for a missing certificate, and the one that OpenSSL sends instead.
 const CERTIFICATE_REQUIRED: [u8; 7] = [21, 3, 3, 0, 2, 2, 116];
 const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 
-/// Passes everything on to the server, and its alert as OpenSSL would send it.
+/// Relays everything to the server, but replaces its alert with OpenSSL's.
 async fn like_openssl(mut client: TcpStream, port: u16) {
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let (mut asked, mut answered) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
@@ -301,7 +302,7 @@ async fn like_openssl(mut client: TcpStream, port: u16) {
                 Ok(count) => if server.write_all(&asked[..count]).await.is_err() { return },
             },
             read = server.read(&mut answered) => match read {
-                // What the client still sends is read, so that nothing of the answer is lost to a reset.
+                // The client's remaining data is read, so that a reset does not destroy the answer.
                 Ok(0) | Err(_) => {
                     let _ = client.shutdown().await;
                     while client.read(&mut asked).await.is_ok_and(|count| count > 0) {}
@@ -346,7 +347,7 @@ async fn a_handshake_that_fails_for_another_reason_is_not_blamed_on_our_certific
     assert_eq!(*trouble, Trouble::Tls, "{failed}");
 }
 
-/// A refusal that comes while a large request is being written.
+/// A refusal that arrives while a large request is being written.
 #[tokio::test]
 async fn a_certificate_that_is_refused_while_much_is_sent_is_credential_too() {
     let authority = Authority::new();

@@ -1,5 +1,5 @@
-//! Limits by endpoint, tenant or key on a virtual clock: the sink says whom a message counts for, the dispatch machine
-//! keeps to it. Rate, breaker, and the release of what was held during an outage.
+//! Limits by endpoint, tenant or key on a virtual clock: the sink reports the unit of a message, the dispatch machine
+//! enforces the limits. Rate, breaker, and the release of held messages after an outage.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -35,11 +35,11 @@ struct World {
     machine: Machine,
     now: Time,
     running: Vec<Running>,
-    /// Calls begun, by customer.
+    /// Started calls, by customer.
     calls: HashMap<String, Vec<Time>>,
-    /// Most calls at once, by customer.
+    /// The highest concurrency, by customer.
     most: HashMap<String, usize>,
-    /// Messages that were looked at in each second since the start, by customer.
+    /// How many messages were considered in each second since the start, by customer.
     looked_at: HashMap<String, BTreeMap<u64, u64>>,
     dice: SplitMix64,
 }
@@ -68,7 +68,7 @@ impl World {
             calls: HashMap::new(),
             most: HashMap::new(),
             looked_at: HashMap::new(),
-            // As in production: nobody knows the seed.
+            // A random seed, as in production.
             dice: SplitMix64::new(RandomState::new().hash_one(0)),
         }
     }
@@ -86,7 +86,7 @@ impl World {
         self.now.since(STARTED).as_secs()
     }
 
-    /// Goes on for `span`; `is_good` says what a call of a customer comes to.
+    /// Continues for `span`; `is_good` decides about a customer's call.
     fn run(&mut self, span: Duration, is_good: impl Fn(&str, usize) -> bool) {
         let until = self.now.plus(span);
         while self.now < until {
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Whether anything happened.
+    /// One round; returns whether anything happened.
     fn round(&mut self, is_good: &impl Fn(&str, usize) -> bool) -> bool {
         let now = self.now;
         let ended: Vec<Running> = self.running.extract_if(.., |call| call.ends <= now).collect();
@@ -209,16 +209,16 @@ fn a_customer_whose_calls_are_slow_is_shown_as_waiting_for_a_place() {
     }
 }
 
-/// The war story: a customer has 45,000 messages when its receiver comes back. Released at one instant they would come back
-/// at one instant, time after time; so their release is spread, and its concurrency limited. With a random source that
-/// always says the same this fails.
+/// A real incident: a customer has 45,000 messages when its receiver comes back. Released at one instant they would
+/// come back at one instant, again and again; so their release is spread, and its concurrency limited. With a constant
+/// random source this fails.
 #[test]
 fn what_was_held_for_one_customer_comes_back_spread_out_and_pushes_nobody_over() {
     for (limit_by, held) in [(LimitBy::Tenant, 45_000), (LimitBy::Key, 5_000)] {
         let mut world = World::new(options(limit_by), 64);
         world.bring("acme", held);
         let outage = Duration::from_mins(30);
-        // Others have something to send all the while.
+        // Other customers keep sending.
         let others = |world: &World| (0..10).for_each(|n| world.bring(&format!("other{n}"), 1));
         while world.now.since(STARTED) < outage {
             others(&world);
@@ -226,7 +226,7 @@ fn what_was_held_for_one_customer_comes_back_spread_out_and_pushes_nobody_over()
         }
         let (probes, back) = (world.calls_of("acme").len(), world.second());
         assert!(probes < 100, "{limit_by:?}: {probes} calls while it was down");
-        // It can take as many at once as it is said to.
+        // The receiver can take as many concurrent calls as configured.
         while world.calls_of("acme").len() < probes + held && world.second() < back + 7_200 {
             others(&world);
             world.run(Duration::from_secs(30), |who, beside| who != "acme" || beside < PER_UNIT);
@@ -236,7 +236,7 @@ fn what_was_held_for_one_customer_comes_back_spread_out_and_pushes_nobody_over()
         assert_eq!(world.machine.tally().dead, 0, "{limit_by:?}");
         assert_eq!(world.most["acme"], PER_UNIT, "{limit_by:?}");
 
-        // The release after the outage: no second has more than a few percent of it.
+        // The release after the outage: no second contains more than a few percent of it.
         let after = || world.looked_at["acme"].iter().filter(|(second, _)| **second >= back);
         let most = after().map(|(_, count)| *count).max().unwrap();
         let share = most as f64 / held as f64;

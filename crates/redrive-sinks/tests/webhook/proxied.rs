@@ -1,5 +1,5 @@
-//! Egress through a proxy: a tunnel for https, absolute form for http. What goes wrong at the proxy is not held against the
-//! receiver.
+//! Requests through a proxy: a tunnel for https, absolute form for http. Failures at the proxy are not attributed to
+//! the receiver.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -15,24 +15,24 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::server::{Server, deliver, failure, order, sink, to};
 
-/// How the proxy of a test answers.
+/// The behaviour of a test proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// Lets everything through.
     Open,
-    /// Wants `user:pass`.
+    /// Requires `user:pass`.
     Guarded,
     /// Answers with this status.
     Says(u16),
-    /// Closes the connection without a word.
+    /// Closes the connection without an answer.
     Silent,
 }
 
-/// A small proxy that looks names up by itself: every name is this host.
+/// A small proxy with its own resolver: every name is this host.
 #[derive(Clone)]
 struct Proxy {
     address: SocketAddr,
-    /// The first lines of what it was asked.
+    /// The first lines of the requests it received.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -135,7 +135,7 @@ async fn the_proxy_gets_its_credentials_and_the_receiver_does_not() {
     deliver(&sink(options), order()).await.unwrap();
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 async fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
@@ -154,7 +154,7 @@ async fn faults_of_the_proxy_have_classes_of_their_own() {
     let through = |proxy: &Proxy, options: &WebhookOptions| {
         sink(WebhookOptions { proxy: Some(format!("http://{}", proxy.address).into()), ..options.clone() })
     };
-    // 407, whether it answers CONNECT or a plain request.
+    // 407, both for CONNECT and for a plain request.
     let guarded = Proxy::start(Manner::Guarded).await;
     for options in [&secure, &to(server.url("/"))] {
         let failed = failure(&through(&guarded, options), order()).await;
@@ -177,7 +177,7 @@ async fn faults_of_the_proxy_have_classes_of_their_own() {
     let failed = failure(&through(&silent, &secure), order()).await;
     assert_eq!(trouble(&failed), Some(Trouble::Proxy), "{failed}");
 
-    // Nobody listens there any more.
+    // Nothing listens there any more.
     let gone = Proxy { address: nobody().await, asked: Arc::default() };
     for options in [&secure, &to(server.url("/"))] {
         let failed = failure(&through(&gone, options), order()).await;
@@ -187,7 +187,7 @@ async fn faults_of_the_proxy_have_classes_of_their_own() {
     assert!(server.seen().is_empty());
 }
 
-/// An answer of the receiver is the receiver's, also through a proxy.
+/// The receiver's answer counts as such through a proxy too.
 #[tokio::test]
 async fn what_the_receiver_answers_through_the_proxy_is_judged_as_ever() {
     let (proxy, server) = (Proxy::start(Manner::Open).await, Server::saying(503, &[], "").await);
@@ -212,7 +212,7 @@ async fn addresses_that_are_written_in_an_endpoint_are_guarded_and_the_proxys_ow
     assert!(proxy.asked().is_empty());
 }
 
-/// The proxy is down for all: no breaker of an endpoint opens for that, and no message dies of it.
+/// The proxy is down for all: no endpoint's breaker opens, and no message dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_is_down_opens_no_breaker_of_an_endpoint_and_kills_no_message() {
     let options = WebhookOptions {

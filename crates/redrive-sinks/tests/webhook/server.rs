@@ -1,4 +1,4 @@
-//! Servers for the tests: one that speaks HTTP, and one that does whatever a script says.
+//! Test servers: one that speaks HTTP, and one controlled by a script.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -19,7 +19,7 @@ use redrive_sinks::{WebhookOptions, WebhookSink};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-/// One request that arrived.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub path: String,
@@ -33,7 +33,7 @@ impl Seen {
     }
 }
 
-/// A server that keeps what it sees.
+/// A server that records requests.
 #[derive(Clone)]
 pub struct Server {
     pub address: SocketAddr,
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers each request by the function.
+    /// Answers each request with the function.
     pub async fn answering<F, Fut>(answer: F) -> Self
     where
         F: Fn(Seen) -> Fut + Clone + Send + Sync + 'static,
@@ -64,7 +64,7 @@ impl Server {
         server
     }
 
-    /// Always the same status, these headers and this body.
+    /// Always answers with this status, headers and body.
     pub async fn saying(status: u16, headers: &[(&'static str, &str)], body: &str) -> Self {
         let headers: Vec<(&'static str, String)> =
             headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -98,7 +98,7 @@ pub fn response(status: u16, headers: &[(&'static str, String)], body: &str) -> 
     response
 }
 
-/// Serves one connection, of TCP or of TLS.
+/// Serves one TCP or TLS connection.
 pub async fn serve<S, F, Fut>(stream: S, server: Server, answer: F)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -115,7 +115,7 @@ where
             Ok::<_, Infallible>(answer(seen).await)
         }
     });
-    // A client that goes away in the middle is part of the tests.
+    // A client that disconnects midway is part of the tests.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -140,7 +140,7 @@ where
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// A server that does with each connection what the script says.
+/// A server that runs the script for each connection.
 pub async fn scripted<F, Fut>(script: F) -> SocketAddr
 where
     F: Fn(TcpStream) -> Fut + Send + Sync + 'static,
@@ -156,7 +156,7 @@ where
     address
 }
 
-/// Reads a request with a body of `{}`; false if the other side has gone.
+/// Reads a request with a body of `{}`; `false` if the other side is gone.
 pub async fn read_request(stream: &mut TcpStream) -> bool {
     let (mut read, mut buffer) = (Vec::new(), [0; 1024]);
     while !read.ends_with(b"\r\n\r\n{}") {
@@ -172,7 +172,7 @@ pub fn order() -> MessageBuilder {
     Message::builder("o-1").payload("{}")
 }
 
-/// A sink with a timeout that a test can wait for.
+/// A sink with a short timeout for tests.
 pub fn sink(options: WebhookOptions) -> WebhookSink {
     WebhookSink::build(options).unwrap()
 }

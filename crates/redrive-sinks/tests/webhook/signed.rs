@@ -1,4 +1,4 @@
-//! Signatures of Standard Webhooks, checked by the reference libraries: before, during and after a rotation.
+//! Standard Webhooks signatures, verified by the reference libraries: before, during and after a rotation.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn public() -> String {
     Keyring::parse(PRIVATE).unwrap().public().next().unwrap()
 }
 
-/// What a receiver gets of a message with a dot in its id, signed by the secrets of this file.
+/// The request for a message with a dot in its id, signed with the secrets of this file.
 async fn signed_by(secrets: &str) -> Seen {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("secrets");
@@ -45,7 +45,7 @@ fn verify(seen: &Seen, key: &str) -> bool {
     received.verify(&VerifyingKey::parse(key).unwrap(), Some(now)).is_ok()
 }
 
-/// The libraries that `scripts/webhook-libs.sh` fetched; `None` if it has not run here.
+/// The libraries fetched by `scripts/webhook-libs.sh`; `None` if it has not been run here.
 fn libraries() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let libs = root.join("target/webhook-libs").canonicalize().ok()?;
@@ -54,7 +54,7 @@ fn libraries() -> Option<PathBuf> {
     done.next().map(|_| libs)
 }
 
-/// What the library of each language says.
+/// The result of each language's library.
 fn verified_elsewhere(libs: &Path, seen: &Seen, key: &str) -> Vec<(&'static str, bool)> {
     let verifiers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verifiers");
     let mut python = Command::new("python3");
@@ -132,7 +132,7 @@ async fn the_secret_that_a_message_brings_signs_and_is_not_sent_along() {
     assert_eq!(server.seen().len(), 1, "an unsigned request is never sent");
 }
 
-/// A command that knows the secret of one endpoint, knows none for another, and fails for a third.
+/// A command that has the secret of one endpoint, none for another, and fails for a third.
 #[tokio::test]
 async fn a_command_says_the_secret_of_each_endpoint_and_its_failure_is_not_the_receivers() {
     let server = Server::saying(200, &[], "").await;

@@ -1,4 +1,4 @@
-//! TLS with an authority of our own.
+//! TLS with our own authority.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn secure_with(leaf: CertificateParams) -> (u16, TempDir, WebhookOptions) 
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_no_client_auth().with_single_cert(vec![leaf.der().clone()], key).unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    // It keeps what is seen over TLS; its own port is not used.
+    // Records the requests over TLS; its own port is not used.
     let seen = Server::saying(200, &[], "").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! What happens below HTTP: timeouts, resets, long and slow bodies, the reuse of connections.
+//! Behaviour below HTTP: timeouts, resets, long and slow bodies, the reuse of connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,7 +109,7 @@ async fn a_host_without_an_address_is_transient_and_certainly_without_effect() {
 async fn a_timeout_before_anything_was_sent_is_not_ambiguous() {
     let names = Names::by(|_| std::future::pending());
     let slow_name = failure(&sink(WebhookOptions { names, ..short("http://slow.example/") }), order()).await;
-    // Takes the connection and never says anything: the TLS handshake does not come to its end.
+    // Accepts the connection and never sends anything: the TLS handshake does not complete.
     let silent = scripted(|stream| async move {
         tokio::time::sleep(Duration::from_mins(1)).await;
         drop(stream);
@@ -133,7 +133,7 @@ async fn a_timeout_after_the_request_was_sent_is_ambiguous() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// 1xx is never the final answer, so whoever sends nothing else has not answered. But it did say something.
+/// 1xx is never the final answer, so a receiver that sends nothing else has not answered. But the status is reported.
 #[tokio::test]
 async fn an_answer_that_is_not_final_is_named() {
     for (stays, text) in [
@@ -155,7 +155,7 @@ async fn an_answer_that_is_not_final_is_named() {
     }
 }
 
-/// Sends a head, then a byte at a time for ever.
+/// Sends a head, then one byte at a time for ever.
 async fn dripping(head: &'static str) -> String {
     let address = scripted(move |mut stream| async move {
         read_request(&mut stream).await;
@@ -189,7 +189,7 @@ async fn a_failure_is_known_by_its_head_even_if_its_body_never_ends() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_after_the_request_is_ambiguous() {
-    // Closed without an answer, reset, and cut off in the middle of the body of a success.
+    // Closed without an answer, reset, and cut off in the middle of a successful body.
     let closed = scripted(|mut stream| async move {
         read_request(&mut stream).await;
     })
@@ -234,7 +234,7 @@ async fn a_huge_answer_is_read_only_to_its_bound() {
         })
         .await;
         let outcome = deliver(&sink(to(format!("http://{address}/"))), order()).await;
-        // The answer is known by its head; what is beyond the bound is never read, and the connection is closed.
+        // The head determines the outcome; data beyond the limit is never read, and the connection is closed.
         assert_eq!(
             outcome.err().map(|failure| failure.class()),
             head.contains("500").then_some(Class::Transient)
@@ -282,7 +282,7 @@ async fn a_connection_that_the_server_closed_while_idle_is_replaced_without_a_fa
     let sink = sink(to(format!("http://{address}/")));
     for _ in 0..5 {
         deliver(&sink, order()).await.unwrap();
-        // Time for the end of the connection to arrive.
+        // Wait for the end of the connection to arrive.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -294,7 +294,7 @@ async fn a_connection_that_closes_on_the_next_request_is_a_failure_and_no_silent
     let address = scripted(move |mut stream| {
         let counted = Arc::clone(&counted);
         async move {
-            // Answers once, reads the second request and goes: it may have been acted on.
+            // Answers once, reads the second request and closes: it may have had an effect.
             read_request(&mut stream).await;
             counted.fetch_add(1, Ordering::SeqCst);
             stream.write_all(OK).await.unwrap();

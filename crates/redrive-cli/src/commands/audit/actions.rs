@@ -1,4 +1,4 @@
-//! `redrive audit --actions`: who did what.
+//! `redrive audit --actions`: the action log.
 
 use redrive_api::ActionView;
 use serde::Deserialize as _;
@@ -9,7 +9,7 @@ use crate::commands::dlq::moment;
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, count, instant, safe};
 
-/// The most actions asked for.
+/// The maximum number of actions to request.
 const LIMIT: u32 = 10_000;
 const NOTE_CHARS: usize = 100;
 
@@ -26,7 +26,7 @@ pub async fn run(
     let mut shown = Vec::new();
     for json in all {
         let view = ActionView::deserialize(&json).map_err(|error| session.strange(&error))?;
-        // What concerns no pipeline concerns all of them.
+        // An action without a pipeline concerns all of them.
         if view.pipeline.as_deref().is_none_or(|name| name == pipeline) {
             shown.push((json, view));
         }
@@ -70,7 +70,7 @@ fn write(actions: &[(Value, ActionView)], out: &mut Output) -> Result<(), Failed
     out.table(&table)
 }
 
-/// What was said, behind how many subscriptions it was about.
+/// The note of an action, after the number of subscriptions it concerned.
 fn note(action: &ActionView) -> String {
     let about = action.subscriptions.filter(|about| *about > 0);
     let about = about.map(|about| {

@@ -1,8 +1,8 @@
-//! Asks the witness and the processor about every produced id.
+//! Collects what the witness and the processor know about every produced id.
 //!
-//! The system may run while it is audited, so the order matters. Effects happen before we settle; a message that is
-//! pending here and succeeds a moment later must not look missing. So: the witness first, then the letters, then the
-//! state of each id that neither of them has, and last the witness once more if an id is still unaccounted for.
+//! The system may run while it is audited, so the order matters. Effects happen before Redrive settles; a message that
+//! is pending here and succeeds a moment later must not look missing. So the order is: the witness, the letters, the
+//! state of each id that neither has, and the witness again if an id is still unaccounted for.
 
 use redrive_api::LetterView;
 use serde::Deserialize as _;
@@ -17,31 +17,31 @@ use crate::exit::Failed;
 use crate::output::Output;
 
 const LETTERS_PAGE: u32 = 500;
-/// Messages asked for at the same time.
+/// The maximum number of concurrent requests for messages.
 const ASKING_MAX: usize = 16;
-/// Ids that are held as text while they are asked for.
+/// The maximum number of ids held as text while requesting their states.
 const ASK_AT_ONCE: usize = 10_000;
 
-/// The proof without a witness.
+/// The name of the proof without a witness.
 pub const BY_POSITION: &str = "by position";
 
-/// How often records are read anew while ids are unaccounted for.
+/// How often records are read again while ids are unaccounted for.
 const LOOKS_MAX: usize = 3;
 
-/// What was learned on the way, besides the marks.
+/// Findings beyond the marks.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFindings {
     pub proof: &'static str,
-    /// Ids the witness has and nobody produced: the list is not complete.
+    /// Ids that the witness has but that were not produced: the list is incomplete.
     pub not_produced: u64,
-    /// Second letters for an id that has one: a copy after a crash.
+    /// Second letters for an id that already has one: copies left by a crash.
     pub twins: u64,
     pub report: WitnessReport,
-    /// Whether there was a table of effects to look for second ones.
+    /// The table of effects that was searched for duplicates, if there was one.
     pub effects_table: Option<String>,
-    /// The topic whose records were read, where they were.
+    /// The topic whose records were read, if any.
     pub source: Option<String>,
-    /// Ranges of offsets that retention has taken: nobody can say what became of them.
+    /// Ranges of offsets deleted by retention: the fate of their messages is unknown.
     pub lost: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub async fn gather(
         effects_table: effects.map(str::to_owned),
         ..AuditFindings::default()
     };
-    // A pipeline that does not exist is found out before a long read.
+    // Detect a missing pipeline before a long read.
     session.api.pipeline(pipeline).await?;
     ask_witness(produced, &mut seen, witness, effects, out).await?;
     letters(pipeline, produced, &mut seen, session).await?;
@@ -70,8 +70,8 @@ pub async fn gather(
     Ok(seen)
 }
 
-/// The same from the topics of a pipeline, whoever runs it. Its messages move while they are read, so who is still
-/// unaccounted for is looked for once more.
+/// Gathers the same from the topics of a pipeline, whichever processor runs it. Messages move while they are read, so
+/// ids that are still unaccounted for are looked up again.
 pub async fn gather_records(
     produced: &mut ProducedIds,
     witness: &AuditWitness,
@@ -98,9 +98,9 @@ pub async fn gather_records(
     Ok(seen)
 }
 
-/// Without a witness: what the source has below the committed offsets, and neither waits nor has a letter, was settled. Whether
-/// the receiver acted on it is its word alone. Letters are read again at the end, because a message may die while what is pending
-/// is read.
+/// Gathers without a witness: a source record below the committed offsets that is not pending and has no letter was
+/// settled. Only the receiver knows whether it acted on it. Letters are read again at the end, because a message may
+/// die while pending ones are read.
 pub fn gather_positions(
     produced: &mut ProducedIds,
     records: &TopicRecords,
@@ -159,8 +159,8 @@ async fn letters(
             let Some(before) = produced.get(&letter.message) else { continue };
             let has_letter = [Marks::OPEN, Marks::DISCARDED, Marks::REPLAYING];
             seen.twins += u64::from(has_letter.iter().any(|mark| before.has(*mark)));
-            // A letter whose replay succeeded proves nothing: the witness has the effect, or it is missing. That it goes on
-            // under a new id is known from it all the same.
+            // A letter whose replay succeeded proves nothing: either the witness has the effect, or it is missing. But
+            // it shows that the message continued under a new id.
             if letter.state == "erased" {
                 produced.erased(&letter.message);
             } else {
@@ -187,7 +187,7 @@ fn is_missing(marks: Marks) -> bool {
     fate(marks) == IdFate::Missing
 }
 
-/// Asks for the state of every id that neither the witness nor the letters have.
+/// Requests the state of every id that neither the witness nor the letters have.
 async fn messages(
     pipeline: &str,
     produced: &mut ProducedIds,
@@ -207,7 +207,7 @@ async fn messages(
     Ok(())
 }
 
-/// The states of some messages, a few asked for at the same time.
+/// The states of some messages, requested a few at a time.
 async fn states(pipeline: &str, ids: Vec<String>, api: &Api) -> Result<Vec<(String, Marks)>, ClientFault> {
     let mut rest = ids.into_iter();
     let mut known = Vec::new();
@@ -220,7 +220,7 @@ async fn states(pipeline: &str, ids: Vec<String>, api: &Api) -> Result<Vec<(Stri
         match asking.join_next().await {
             None => return Ok(known),
             Some(Ok(asked)) => known.push(asked?),
-            // A task of ours neither panics nor is cancelled; if it did, the id stays unknown and is missing.
+            // Our tasks neither panic nor are cancelled; if one did, its id would stay unknown and count as missing.
             Some(Err(_)) => {}
         }
     }
@@ -238,15 +238,15 @@ async fn ask(api: Api, pipeline: String, id: String) -> Result<(String, Marks), 
     Ok((id, mark))
 }
 
-/// `None`: a word we do not know. It must not count as pending, that could hide a loss.
+/// `None` for an unknown state. It must not count as pending, since that could hide a loss.
 fn message_mark(state: &str) -> Option<Marks> {
     match state {
         "ready" | "delayed" | "in_flight" | "key_wait" | "held" => Some(Marks::PENDING),
         "replaying" => Some(Marks::REPLAYING),
         "dead" => Some(Marks::OPEN),
-        // An erased one is resolved too, and was counted with the letters.
+        // An erased letter is resolved too; it was counted with the letters.
         "discarded" | "erased" => Some(Marks::DISCARDED),
-        // We say so ourselves, and the witness does not have it.
+        // Only Redrive says so; the witness does not have it.
         "succeeded" => Some(Marks::NONE),
         _ => None,
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use super::produced_ids::{LISTED_MAX, ProducedIds, RANGE_MAX, number};
 
-/// A message id has at most 512 bytes; a longer line is not a list of ids.
+/// A message id has at most 512 bytes; a file with a longer line is not a list of ids.
 const LINE_BYTES_MAX: u64 = 4_096;
 
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum IdsFault {
     TooMany { name: String },
 }
 
-/// Reads `--ids`.
+/// Parses `--ids`.
 pub fn parse(text: &str) -> Result<ProducedIds, IdsFault> {
     if let Some((first, last)) = text.split_once("..") {
         let wrong = || IdsFault::Range(text.to_owned());
@@ -43,14 +43,14 @@ pub fn parse(text: &str) -> Result<ProducedIds, IdsFault> {
     if produced.is_empty() { Err(IdsFault::None) } else { Ok(produced) }
 }
 
-/// `o-17` as `o-` and 17.
+/// Splits `o-17` into `o-` and 17.
 fn split(id: &str) -> Option<(&str, u64)> {
     let digits = id.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (prefix, digits) = id.split_at(id.len() - digits);
     Some((prefix, number(digits).filter(|_| !digits.is_empty())?))
 }
 
-/// Reads one id per line; empty lines do not count.
+/// Reads one id per line; empty lines are skipped.
 pub fn read(name: &str, mut lines: impl BufRead) -> Result<ProducedIds, IdsFault> {
     let mut produced = ProducedIds::listed();
     let mut buffer = Vec::new();

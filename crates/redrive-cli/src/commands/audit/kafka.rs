@@ -1,8 +1,8 @@
-//! What the topics themselves say, record by record: which ids were produced, which have letters, which are pending.
-//! Nobody else has to run for it.
+//! Reads an audit from the topics, record by record: which ids were produced, have letters, or are pending. No
+//! processor has to run.
 //!
-//! While a pipeline runs, its messages move from topic to topic under our eyes. So letters are read before what is
-//! pending, and whoever is still unaccounted for is looked for again.
+//! While a pipeline runs, its messages move from topic to topic. So letters are read before pending messages, and ids
+//! that are still unaccounted for are looked up again.
 
 use std::collections::HashMap;
 
@@ -30,11 +30,11 @@ pub struct TopicRecords {
     scan: Scan,
 }
 
-/// One letter as its topic has it.
+/// A letter as read from its topic.
 struct Parked {
     id: String,
     generation: u32,
-    /// Records of this generation; more than one are twins.
+    /// Records of this generation; any beyond the first are twins.
     copies: u64,
 }
 
@@ -46,7 +46,7 @@ struct AuditState {
 }
 
 impl TopicRecords {
-    /// `None` if the pipeline does not live in Kafka.
+    /// Opens the topics of a pipeline; `None` if it is not on Kafka.
     pub fn of(config: &Config, pipeline: &str) -> Result<Option<Self>, Failed> {
         if config.engine.kafka.is_none() {
             return Ok(None);
@@ -68,13 +68,13 @@ impl TopicRecords {
         &self.topics.source
     }
 
-    /// Every id of the source within these times, and the ranges of offsets that retention has taken before anybody could
-    /// count them.
+    /// Every id of the source within these times, and the ranges of offsets that retention deleted before they could be
+    /// counted.
     pub fn produced(&self, within: Within) -> Result<(ProducedIds, Vec<String>), Failed> {
         let failed = |error| engine_failed(&error);
         let all = self.scan.spans(&self.topics.source).map_err(failed)?;
         let spans = self.scan.within(&all, within.since, within.until).map_err(failed)?;
-        // Where something older than what was asked for is still there, nothing of what was asked for is gone.
+        // If something older than the requested range still exists, nothing of the range was deleted.
         let is_lost = |(all, asked): &(&Span, &Span)| all.low > 0 && asked.low == all.low;
         let lost = all.iter().zip(&spans).filter(is_lost);
         let lost =
@@ -94,7 +94,7 @@ impl TopicRecords {
         Ok((produced, lost))
     }
 
-    /// The id of a fresh record of the source; a letter that was put back onto it was produced before.
+    /// The id of a fresh record of the source; `None` for a replayed letter, which was produced before.
     fn id(&self, record: &BorrowedMessage<'_>) -> Option<String> {
         match self.reader.read(record) {
             Ok(Read::Fresh(message, _)) => Some(message.id().to_owned()),
@@ -103,7 +103,7 @@ impl TopicRecords {
         }
     }
 
-    /// Marks what has a letter. Gives the number of twins: second letters of one generation.
+    /// Marks ids that have letters. Returns the number of twins: second letters of one generation.
     pub fn letters(&self, produced: &mut ProducedIds) -> Result<u64, Failed> {
         let mut letters: HashMap<u64, Parked> = HashMap::new();
         self.read(
@@ -117,7 +117,7 @@ impl TopicRecords {
                 let first = || Parked { id: id.clone(), generation, copies: 0 };
                 let parked = letters.entry(number).or_insert_with(first);
                 if generation > parked.generation {
-                    // A message that died again may have gone on under another id.
+                    // A message that died again may have continued under another id.
                     *parked = Parked { id, generation, copies: 0 };
                 }
                 parked.copies += u64::from(generation == parked.generation);
@@ -149,7 +149,7 @@ impl TopicRecords {
                     continue;
                 }
                 Some("replaying") => Marks::REPLAYING,
-                // We say so ourselves: the witness has the effect, or it is missing.
+                // Only Redrive says so: either the witness has the effect, or it is missing.
                 Some(_) => Marks::NONE,
             };
             produced.mark(&parked.id, mark);
@@ -157,7 +157,7 @@ impl TopicRecords {
         Ok(twins)
     }
 
-    /// Marks what lies beyond the committed offsets: it waits, or runs, or is about to.
+    /// Marks records beyond the committed offsets as pending: waiting, running or about to run.
     pub fn pending(&self, produced: &mut ProducedIds) -> Result<(), Failed> {
         let tiers = self.topics.tiers.iter().map(|(_, name)| name).chain(&self.topics.retired);
         let all = std::iter::once(&self.topics.source).chain(tiers).chain([&self.topics.replay]);

@@ -1,10 +1,10 @@
-//! `redrive audit`: what became of every produced id, by an independent witness; and who did what.
+//! `redrive audit`: the outcome of every produced id, checked with an independent witness; and the action log.
 //!
-//! - `ids` and `produced_ids`: the produced ids, one byte of knowledge each
-//! - `witness`, `postgres`, `stub`: who saw the effects
-//! - `gather`: asks the witness and the processor; `kafka`: what the topics themselves say, record by record
-//! - `reconcile`: the reconciliation, pure
-//! - `report`: how it is printed
+//! - `ids` and `produced_ids`: the produced ids, with one byte of marks each
+//! - `witness`, `postgres`, `stub`: sources that saw the effects
+//! - `gather`: asks the witness and the processor; `kafka`: reads the topics, record by record
+//! - `reconcile`: the reconciliation (pure)
+//! - `report`: the output
 //! - `actions`: the action log
 
 mod actions;
@@ -40,9 +40,9 @@ use crate::config::load::{FILE_DEFAULT, load_text};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
-/// How many missing ids are named without `--json`.
+/// The maximum number of missing ids printed without `--json`.
 const NAMED: usize = 20;
-/// How many missing ids `--json` names.
+/// The maximum number of missing ids printed with `--json`.
 const NAMED_JSON: usize = 1_000_000;
 
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,7 @@ pub struct AuditArgs {
     pub until: Option<String>,
 }
 
-/// Which part of what was produced is meant.
+/// The time range of production to audit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Within {
     pub since: Option<Time>,
@@ -106,7 +106,7 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
             actions::run(&args.pipeline, args.since.as_deref(), session, out).await
         });
     }
-    // What is wrong with the command line is said before anybody is asked.
+    // Report mistakes on the command line before any request.
     let witness = match &args.applied {
         Some(url) => Some(AuditWitness::at(url, global.ca_file.as_deref())?),
         None => None,
@@ -139,14 +139,14 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
     with_api(global, out, async |session, out| audit(args, produced, &witness, session, out).await)
 }
 
-/// The topics of the pipeline, if the configuration says that it lives in Kafka.
+/// The topics of the pipeline, if the configuration says that it is on Kafka.
 fn on_kafka(args: &AuditArgs, global: &Global) -> Result<Option<TopicRecords>, Failed> {
     if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
         return Ok(None);
     }
     match load_text(global, &Environment::of_process())?.config {
         Some(config) => TopicRecords::of(&config, &args.pipeline),
-        // Whatever is wrong with it, an audit over the API does not need it.
+        // An audit over the API does not need the configuration, so its faults do not matter.
         None => Ok(None),
     }
 }
@@ -167,7 +167,7 @@ async fn audit_records(
     seen.source = Some(records.source().to_owned());
     seen.lost = lost;
     if Within::of(args)?.is_part() {
-        // What was produced before and after is none of ours.
+        // Ids produced before or after the range are not part of this audit.
         seen.not_produced = 0;
     }
     finish(args, &produced, &seen, out)

@@ -1,4 +1,4 @@
-//! In place of `kafka`: a build without Kafka has no Kafka pipelines to audit.
+//! Replaces `kafka` in a build without Kafka, which has no Kafka pipelines to audit.
 
 use super::produced_ids::ProducedIds;
 use crate::config::Config;

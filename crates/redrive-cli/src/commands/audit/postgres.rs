@@ -1,4 +1,4 @@
-//! The table `applied` of a PostgreSQL database as a witness. It is only read, in one snapshot.
+//! The table `applied` of a PostgreSQL database as a witness. Read-only, in one snapshot.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +19,10 @@ pub struct Postgres {
 impl FromStr for Postgres {
     type Err = Failed;
 
-    /// The connection is not encrypted. That is right on the same machine; to another one it is only made if the
-    /// address says so itself.
+    /// The connection is not encrypted. That is fine on the same machine; to another host it is made only if the
+    /// address says so explicitly.
     fn from_str(url: &str) -> Result<Self, Failed> {
-        // The parser's own error could quote a piece of the password.
+        // The parser's own error could quote part of the password.
         let mut config: Config = url.parse().map_err(|_| {
             Failed::usage("--applied: the address of the database cannot be read")
                 .hint("write it like postgres://user:password@127.0.0.1:5432/orders")
@@ -65,7 +65,7 @@ impl Postgres {
         let connection = tokio::spawn(connection);
         let read = read(&client, table, each).await;
         drop(client);
-        // The connection ends when the client is gone; how it ended was said by the statement already.
+        // The connection ends when the client is dropped; the statement has already reported any error.
         let _ = connection.await;
         read
     }
@@ -90,7 +90,7 @@ async fn read(client: &Client, table: &str, each: &mut impl FnMut(&str)) -> Resu
     }
 }
 
-/// The table as SQL may write it, and the column that holds the id: `order_id`, else `id`.
+/// The table as quoted SQL, and the column with the id: `order_id`, else `id`.
 async fn find(client: &Client, table: &str) -> Result<(String, String), Failed> {
     const FIND: &str = "SELECT attrelid::regclass::text, attname::text FROM pg_attribute \
          WHERE attrelid = to_regclass($1) AND attname IN ('order_id', 'id') AND NOT attisdropped \
@@ -104,7 +104,7 @@ async fn find(client: &Client, table: &str) -> Result<(String, String), Failed> 
     Ok((get(0)?, get(1)?))
 }
 
-/// A database that is away may come back; one that says no has to be asked otherwise.
+/// An unreachable database may come back, so try again; one that refuses needs a different request.
 fn failed(error: &tokio_postgres::Error) -> Failed {
     match error.as_db_error() {
         Some(said) => Failed::usage(format!("--applied: the database answered: {}", said.message())),

@@ -1,9 +1,9 @@
-//! Every produced id with what was found out about it, one byte each.
+//! Every produced id with its marks, one byte each.
 //!
-//! Memory is the only thing that grows with an audit. A range (`o-0..o-9999`) takes one byte per id, a list from a
-//! file about 40 bytes more than the id itself. [`RANGE_MAX`] and [`LISTED_MAX`] bound both.
+//! Only memory grows with the size of an audit. A range (`o-0..o-9999`) takes one byte per id, a list from a file about
+//! 40 bytes more than the id itself. [`RANGE_MAX`] and [`LISTED_MAX`] bound both.
 //!
-//! A message that an edit gave a new id (`o-1~e-12`) goes on under that one: what became of it is what became of the produced
+//! A message that got a new id from an edit (`o-1~e-12`) continues under that id: its outcome is that of the produced
 //! id, and it counts once.
 
 use std::borrow::Cow;
@@ -11,12 +11,12 @@ use std::collections::{HashMap, HashSet};
 
 use redrive::internal::engine::continued::ids_before;
 
-/// The longest range: 500 MB.
+/// The maximum size of a range: 500 MB.
 pub const RANGE_MAX: u64 = 500_000_000;
-/// The longest list: 1 to 2 GB with ids of ordinary length.
+/// The maximum size of a list: 1 to 2 GB with ids of ordinary length.
 pub const LISTED_MAX: usize = 20_000_000;
 
-/// What is known about one id. Marks are only ever added.
+/// The findings about one id. Marks are only ever added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(u8);
 
@@ -32,11 +32,11 @@ impl Marks {
     pub const DISCARDED: Self = Self(1 << 3);
     /// Its dead letter is being replayed.
     pub const REPLAYING: Self = Self(1 << 4);
-    /// It waits for an attempt, or one is running.
+    /// It is waiting for an attempt, or one is running.
     pub const PENDING: Self = Self(1 << 5);
     /// The list names it more than once.
     pub const LISTED_AGAIN: Self = Self(1 << 6);
-    /// It was met in the table of effects; a second meeting is a second effect.
+    /// It was found in the table of effects; a second occurrence is a second effect.
     pub const EFFECT: Self = Self(1 << 7);
 
     #[must_use]
@@ -48,7 +48,7 @@ impl Marks {
         self.0 & other.0 == other.0
     }
 
-    /// Every combination there is, for tests that leave none out.
+    /// Every combination, for exhaustive tests.
     #[cfg(test)]
     pub fn all() -> impl Iterator<Item = Self> {
         (0..=u8::MAX).map(Self)
@@ -58,9 +58,9 @@ impl Marks {
 #[derive(Debug)]
 pub struct ProducedIds {
     produced: ProducedKind,
-    /// Later ids of produced ones, by these; few, for somebody edited each of them.
+    /// Later ids of produced ones, by the produced id. Few, since each comes from an edit.
     continued: HashMap<Box<str>, Vec<(Box<str>, Marks)>>,
-    /// Ids whose letters were erased: few, so they have no mark of their own in every id's byte.
+    /// Ids whose letters were erased. Few, so they need no mark in every id's byte.
     erased: HashSet<Box<str>>,
 }
 
@@ -104,7 +104,7 @@ impl ProducedIds {
         Self::of(ProducedKind::Listed(HashMap::new()))
     }
 
-    /// Adds an id to a list; a second time is remembered. `false`: the list is full. Ranges know their ids already.
+    /// Adds an id to a list; a repeated one is marked. `false` if the list is full. Ranges know their ids already.
     pub fn add(&mut self, id: &str) -> bool {
         let ProducedKind::Listed(ids) = &mut self.produced else { return true };
         if let Some(marks) = ids.get_mut(id) {
@@ -129,7 +129,7 @@ impl ProducedIds {
         self.len() == 0
     }
 
-    /// What is known about an id, a produced one or one that it goes on under; `None` if it is neither.
+    /// The marks of an id, either a produced one or one that it continues under; `None` if it is neither.
     pub fn get(&self, id: &str) -> Option<Marks> {
         self.produced.get(id).or_else(|| {
             let produced = self.produced_before(id)?;
@@ -138,12 +138,12 @@ impl ProducedIds {
         })
     }
 
-    /// The produced id that goes on under this one.
+    /// The produced id that continues under this one.
     fn produced_before<'i>(&self, id: &'i str) -> Option<&'i str> {
         ids_before(id).find(|before| self.produced.get(before).is_some())
     }
 
-    /// Adds what was found out about an id; `false` if it was not produced and none that was goes on under it.
+    /// Adds a mark to an id; `false` if it was not produced and no produced id continues under it.
     pub fn mark(&mut self, id: &str, mark: Marks) -> bool {
         if let Some(marks) = self.produced.get_mut(id) {
             *marks = marks.with(mark);
@@ -158,7 +158,7 @@ impl ProducedIds {
         true
     }
 
-    /// The letter of this id was erased: it is resolved as if it had been discarded, and counted apart.
+    /// Records that the letter of this id was erased: it is resolved like a discarded one, but counted separately.
     pub fn erased(&mut self, id: &str) {
         if self.mark(id, Marks::DISCARDED) {
             self.erased.insert(id.into());
@@ -169,7 +169,8 @@ impl ProducedIds {
         self.erased.contains(id)
     }
 
-    /// The produced ids that go on under another one; and how many of these the witness has under an earlier one as well.
+    /// The number of produced ids that continue under another one, and how many of these the witness also has under an
+    /// earlier one.
     pub fn continued(&self) -> (u64, u64) {
         let also = self.continued.iter().filter(|(produced, later)| {
             let last = latest(later).map(|(id, _)| id);
@@ -179,8 +180,8 @@ impl ProducedIds {
         (self.continued.len() as u64, also.count() as u64)
     }
 
-    /// What is known about a produced id, and its present name: that of the id it goes on under, if there is one. An effect
-    /// under an earlier id is not the effect that was asked for by the edit; of a letter it is worth knowing.
+    /// The marks of a produced id, and its current name: that of the id it continues under, if there is one. An effect
+    /// under an earlier id is not the effect that the edit asked for; for a letter it is reported.
     fn present<'n>(&self, own: Marks, name: &'n str) -> (Marks, Cow<'n, str>) {
         let later = self.continued.get(name);
         let Some((id, marks)) = later.and_then(|later| latest(later)) else { return (own, name.into()) };
@@ -192,7 +193,8 @@ impl ProducedIds {
         (marks, id.to_owned().into())
     }
 
-    /// Shows the marks of every produced id, and its present name to who wants it. A range goes in order.
+    /// Calls `see` with the marks of every produced id, and a function for its current name. A range is visited in
+    /// order.
     pub fn each(&self, mut see: impl FnMut(Marks, &dyn Fn() -> String)) {
         let mut shown = |own: Marks, name: &dyn Fn() -> String| {
             if self.continued.is_empty() {
@@ -212,8 +214,8 @@ impl ProducedIds {
         }
     }
 
-    /// At most `max` ids whose marks are `wanted`, from a place in the produced on, under their present names, and the place to
-    /// go on from; `None` at its end. So that nobody has to hold all ids a second time.
+    /// At most `max` ids with `wanted` marks, under their current names, starting from a position; and the position to
+    /// continue from, `None` at the end. Avoids holding all ids a second time.
     pub fn some(
         &self,
         from: usize,
@@ -236,7 +238,7 @@ impl ProducedIds {
                 let found = rest.filter_map(|(place, own)| Some((place, look(*own, &|| name(place))?)));
                 found.take(max).collect()
             }
-            // The order of a map stays the same as long as no id is added.
+            // The order of a map is stable as long as no id is added.
             ProducedKind::Listed(ids) => {
                 let rest = ids.iter().enumerate().skip(from);
                 let found =
@@ -249,18 +251,18 @@ impl ProducedIds {
     }
 }
 
-/// The id that a message has now: each edit makes it longer.
+/// The current id of a message: each edit makes it longer.
 fn latest(later: &[(Box<str>, Marks)]) -> Option<(&str, Marks)> {
     later.iter().max_by_key(|(id, _)| id.len()).map(|(id, marks)| (&**id, *marks))
 }
 
-/// Where an id stands in a range. Only the usual way of writing a number is the id: `o-07` is not `o-7`.
+/// The position of an id in a range. A number counts only in its usual form: `o-07` is not `o-7`.
 fn position(prefix: &str, first: u64, id: &str) -> Option<usize> {
     let number = number(id.strip_prefix(prefix)?)?;
     usize::try_from(number.checked_sub(first)?).ok()
 }
 
-/// A number as ids write it: digits alone, no needless zero in front.
+/// A number as ids write it: only digits, without leading zeros.
 pub fn number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if plain { text.parse().ok() } else { None }
@@ -328,7 +330,7 @@ mod tests {
                 names
             };
             assert!(!produced.mark("o-9~e-1", Marks::APPLIED), "nobody produced it");
-            // The first was applied under its first id, and under the new one.
+            // Applied under its first id, and under the new one.
             assert!(produced.mark("o-0", Marks::APPLIED) && produced.mark("o-0~e-1", Marks::APPLIED));
             assert_eq!(names(&produced, Marks::APPLIED), ["o-0~e-1"]);
             // The effect of the edit is missing, whatever was applied before.

@@ -2,7 +2,7 @@
 
 use super::produced_ids::{Marks, ProducedIds};
 
-/// What became of one produced id. Every id has exactly one fate, so the counts always add up to what was produced.
+/// The outcome of one produced id. Every id has exactly one fate, so the counts add up to the number produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdFate {
     /// The witness has it.
@@ -11,14 +11,14 @@ pub enum IdFate {
     DeadOpen { applied: bool },
     /// Its letter was discarded, or erased.
     DeadDiscarded { applied: bool },
-    /// It waits, runs, or is being replayed.
+    /// It is waiting, running or being replayed.
     Pending,
-    /// Nobody has it, or only we say that it succeeded and the witness does not know of it.
+    /// Neither the witness nor Redrive has it, or only Redrive says that it succeeded.
     Missing,
 }
 
-/// A letter wins over the witness: somebody still has to look at it. The witness wins over everything else we say
-/// about ourselves.
+/// Determines the fate. A letter takes precedence over the witness, since it still needs attention. The witness takes
+/// precedence over everything else that Redrive says.
 pub fn fate(marks: Marks) -> IdFate {
     let applied = marks.has(Marks::APPLIED);
     if marks.has(Marks::OPEN) {
@@ -42,17 +42,17 @@ pub struct Reconciliation {
     pub dead_open: u64,
     pub dead_discarded: u64,
     pub dead_erased: u64,
-    /// Of the dead: how many the witness has as well.
+    /// Dead ones that the witness has as well.
     pub dead_also_succeeded: u64,
     pub pending: u64,
     pub missing: u64,
-    /// The first of the missing ids in order, at most as many as were asked for.
+    /// The first missing ids in order, at most as many as requested.
     pub missing_ids: Vec<String>,
-    /// Ids the witness has more than once.
+    /// Ids that the witness has more than once.
     pub duplicate_effects: u64,
-    /// Ids the list of produced ids names more than once.
+    /// Ids that the list of produced ids names more than once.
     pub listed_again: u64,
-    /// Produced ids that go on under another one since an edit; and of these, those that the witness has under both.
+    /// Produced ids that continue under another one after an edit; and how many of these the witness has under both.
     pub continued: u64,
     pub continued_applied_before: u64,
 }
@@ -67,7 +67,7 @@ impl Reconciliation {
     }
 }
 
-/// Counts the fates of all ids; names at most `name` missing ones.
+/// Counts the fates of all ids, and names at most `name` missing ones.
 pub fn reconcile(produced: &ProducedIds, name: usize) -> Reconciliation {
     let (continued, continued_applied_before) = produced.continued();
     let mut reconciliation = Reconciliation {
@@ -93,7 +93,7 @@ pub fn reconcile(produced: &ProducedIds, name: usize) -> Reconciliation {
             IdFate::Missing => {
                 reconciliation.missing += 1;
                 reconciliation.missing_ids.push(id());
-                // Cut now and then, so that a witness that lost everything does not double our memory.
+                // Truncated regularly, so that a witness that lost everything does not double memory use.
                 if reconciliation.missing_ids.len() >= name.saturating_mul(2).max(1_024) {
                     keep_first(&mut reconciliation.missing_ids, name);
                 }
@@ -106,7 +106,7 @@ pub fn reconcile(produced: &ProducedIds, name: usize) -> Reconciliation {
     reconciliation
 }
 
-/// Shorter ids first, so that `o-9` stands before `o-10`.
+/// Sorts shorter ids first, so that `o-9` comes before `o-10`.
 fn keep_first(ids: &mut Vec<String>, count: usize) {
     ids.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     ids.truncate(count);
@@ -166,7 +166,7 @@ mod tests {
         btree_set(0_u16..60, 0..50)
     }
 
-    /// The same reconciliation by set arithmetic, as one would write it on paper.
+    /// The same reconciliation by set arithmetic, as on paper.
     fn on_paper(produced: &Ids, applied: &Ids, open: &Ids, discarded: &Ids, pending: &Ids) -> [u64; 5] {
         let open: Ids = produced & open;
         let discarded: Ids = &(produced & discarded) - &open;

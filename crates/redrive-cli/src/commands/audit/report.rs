@@ -1,4 +1,4 @@
-//! The lines of an audit, and its JSON.
+//! The output of an audit, as text and as JSON.
 
 use serde_json::{Value, json};
 

@@ -30,7 +30,7 @@ struct StubStats {
 
 impl Stub {
     pub fn new(address: ApiAddress, ca_file: Option<&Path>) -> Result<Self, Failed> {
-        // The stub has no tokens, and ours is none of its business.
+        // The stub has no tokens, and must not see ours.
         Ok(Self { wire: Wire::new(address, None, ca_file)? })
     }
 
@@ -42,14 +42,14 @@ impl Stub {
             page.ids.iter().for_each(|id| each(id));
             match page.next {
                 None => return Ok(()),
-                // A cursor that does not move would keep us for ever.
+                // A cursor that does not advance would loop for ever.
                 next if next == after => return Err(self.strange("the same page comes again")),
                 next => after = next,
             }
         }
     }
 
-    /// Calls that came again after their effect, as far as it counts them.
+    /// Repeated calls after the effect, if it counts them.
     pub async fn duplicates(&self) -> Result<Option<u64>, Failed> {
         let stats: StubStats = self.get("/stats").await?;
         Ok(stats.duplicates)
@@ -64,7 +64,7 @@ impl Stub {
                     "no downstream answers at {address}; start `redrive downstream` or correct --applied"
                 ),
             ),
-            // It is not the processor that answered.
+            // The answer is not from the processor.
             ClientFault::Refused(refused) => self.strange(&format!(
                 "GET {} gives {}",
                 path.split('?').next().unwrap_or(path),

@@ -1,4 +1,4 @@
-//! The witness: somebody other than Redrive who knows which ids had their effect.
+//! The witness: a system other than Redrive that knows which ids had their effect.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ pub enum AuditWitness {
     Postgres(Postgres),
     /// The ledger of `redrive downstream`, over HTTP.
     Stub(Stub),
-    /// A file with one id on each line, such as somebody else's query gives.
+    /// A file with one id per line, such as the result of a query elsewhere.
     File(PathBuf),
 }
 
-/// What else a witness says.
+/// Further findings of a witness.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WitnessReport {
-    /// Calls that came again after their effect, and did nothing.
+    /// Repeated calls after the effect, which did nothing.
     pub repeats_merged: Option<u64>,
 }
 
 impl AuditWitness {
-    /// Whom `--applied` means. `ca_file` is for one that is asked over https.
+    /// Parses `--applied`. `ca_file` is for a witness over https.
     pub fn at(url: &str, ca_file: Option<&Path>) -> Result<Self, Failed> {
-        // The text is never repeated as a whole: a database's address may hold a password.
+        // The text is never repeated as a whole: the address of a database may contain a password.
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return url.parse().map(Self::Postgres);
         }
@@ -46,7 +46,7 @@ impl AuditWitness {
             .hint("give the database with the table `applied`, the address of `redrive downstream`, http://127.0.0.1:7335, or a file with one id on each line"))
     }
 
-    /// How the proof is called in the output.
+    /// The name of the proof in the output.
     pub fn proof(&self) -> &'static str {
         match self {
             Self::Postgres(_) => "by id against postgres",
@@ -55,7 +55,7 @@ impl AuditWitness {
         }
     }
 
-    /// Tells `each` every id that had its effect, once per row.
+    /// Calls `each` with every id that had its effect, once per row.
     pub async fn applied(&self, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
         match self {
             Self::Postgres(postgres) => postgres.applied(each).await,
@@ -64,7 +64,7 @@ impl AuditWitness {
         }
     }
 
-    /// Tells `each` every row of the table of effects.
+    /// Calls `each` with every row of the table of effects.
     pub async fn effects(&self, table: &str, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
         match self {
             Self::Postgres(postgres) => postgres.effects(table, each).await,
@@ -82,7 +82,7 @@ impl AuditWitness {
     }
 }
 
-/// Every line that is not empty is an id.
+/// Every non-empty line is an id.
 fn read_ids(path: &Path, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
     let failed = |error: std::io::Error| {
         Failed::new(Exit::Bad, format!("--applied: {} cannot be read: {error}", path.display()))

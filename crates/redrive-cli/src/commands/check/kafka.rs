@@ -1,4 +1,4 @@
-//! `redrive check --kafka`: the cluster as it is against what the pipelines need, and the commands that help.
+//! `redrive check --kafka`: compares the cluster with what the pipelines need, and prints commands that help.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::output::{Output, Style};
 use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
-/// One thing that was looked at.
+/// The result of one check.
 struct KafkaFinding {
-    /// `None`: neither good nor bad.
+    /// `None` is neither good nor bad.
     good: Option<bool>,
     text: String,
-    /// What follows on lines of its own: commands, lists.
+    /// Further lines: commands and lists.
     more: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl KafkaFinding {
 pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     let cluster = kafka::cluster(config)?;
     let build = Build::of_this();
-    // First: it may be why the rest is not known.
+    // Comes first, since it may explain why the rest is unknown.
     if !out.is_json() {
         write(&KafkaFinding::new(None, format!("this build: {build}")), out)?;
     }
@@ -75,7 +75,7 @@ pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     Ok(if good { Exit::Ok } else { Exit::Bad })
 }
 
-/// What the client library of this build can do, for someone who only checks a file.
+/// What the client library of this build supports, for a check of the file alone.
 pub fn build_of(config: &Config, out: &mut Output) -> Result<Option<Value>, Failed> {
     if config.engine.kafka.is_none() {
         return Ok(None);
@@ -173,7 +173,7 @@ fn topics(
     Ok(findings)
 }
 
-/// What the engine uses that older brokers do not have: static members, transactions, headers, deleting records.
+/// The engine uses features that older brokers lack: static members, transactions, headers, deleting records.
 const OLDEST_KAFKA: &str = "needs Apache Kafka 2.4 or later; tested with 4.3";
 
 fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> KafkaFinding {
@@ -185,7 +185,7 @@ fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> KafkaFinding {
     needed
 }
 
-/// Where keys are ordered, the tiers have to have as many partitions as the source, retired ones too.
+/// With ordering by key, the tiers need as many partitions as the source, retired ones included.
 fn uneven(found: &Survey, settings: &PipelineConfig, bootstrap: &str) -> Option<KafkaFinding> {
     let uneven = found.uneven.as_ref().filter(|_| settings.ordering == DeliveryOrder::Key)?;
     let mut finding = KafkaFinding::new(Some(false), uneven.to_string());
@@ -229,7 +229,7 @@ fn indented(command: &str) -> String {
     command.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The source must keep what waits while the sink is down.
+/// The source must keep waiting messages while the sink is down.
 fn source(found: &Survey, settings: &PipelineConfig) -> Vec<KafkaFinding> {
     let facts = &found.source;
     if !facts.settings_known {
@@ -291,7 +291,7 @@ fn kept(found: &Survey, settings: &PipelineConfig) -> KafkaFinding {
     }
 }
 
-/// What it means when one broker goes away.
+/// The consequences of losing one broker.
 fn lost_broker(found: &Survey) -> KafkaFinding {
     let (replication, needed) = found
         .found

@@ -1,4 +1,5 @@
-//! `redrive check`: validates a configuration and prints what it implies, computed by the code that runs.
+//! `redrive check`: validates a configuration and prints what it implies, computed by the code that decides at run
+//! time.
 
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -17,7 +18,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::Output;
 use crate::planning::{Assumed, PipelineFigures, Questions, Slo, text};
 
-/// Messages larger than this are refused anyway.
+/// Larger messages are refused anyway.
 const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! Whether somebody is there where messages will go: one HEAD request, without a message.
+//! Checks whether the receiver is reachable: one HEAD request, without a message.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -11,13 +11,13 @@ use crate::config::words::without_secrets;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub enum Answered {
-    /// There is nobody to ask; why.
+    /// There is nothing to check, and why.
     Nobody(&'static str),
     Yes(String),
     No(String),
 }
 
-/// How a record of TLS with an alert begins.
+/// The first bytes of a TLS record with an alert.
 const TLS_ALERT: [u8; 2] = [21, 3];
 
 pub fn ask(pipeline: &PipelineConfig) -> Answered {
@@ -60,7 +60,7 @@ fn head(url: &str) -> Result<String, String> {
     }
     let line = String::from_utf8_lossy(&answer[..read]);
     let status = line.split(' ').nth(1).filter(|_| line.starts_with("HTTP/")).ok_or("it speaks no HTTP")?;
-    // Whoever answers a HEAD at all is there; most services answer 405 or 404 to it.
+    // Any answer to HEAD proves that the receiver is there; most services answer 405 or 404.
     Ok(format!("dry: HEAD → {} is fine", status.trim()))
 }
 

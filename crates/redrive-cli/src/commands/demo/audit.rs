@@ -1,4 +1,4 @@
-//! The count at the end, by id, against what the downstream applied.
+//! The audit at the end, by id, against what the downstream applied.
 
 use redrive::{MessagePhase, PipelineHandle};
 use redrive_lab::producer::ProducerReport;
@@ -18,7 +18,7 @@ struct FoundIds {
     missing: Vec<String>,
 }
 
-/// Opens the store again, as a restart would, and looks for every id. Returns how many are missing.
+/// Reopens the store, as after a restart, and looks up every id. Returns how many are missing.
 pub fn run(scene: &Scene, report: &ProducerReport, global: &Global, out: &mut Output) -> Result<u64, Failed> {
     let args = super::DemoArgs { listen: ([127, 0, 0, 1], 0).into(), ..scene.args.clone() };
     let assembled = assemble(&scene.config(&args)?, global)?;
@@ -47,7 +47,7 @@ pub fn run(scene: &Scene, report: &ProducerReport, global: &Global, out: &mut Ou
 async fn look(scene: &Scene, report: &ProducerReport, handle: &PipelineHandle) -> Result<FoundIds, Failed> {
     let mut found = FoundIds::default();
     for number in report.numbers.clone() {
-        // What was never acknowledged was not produced; it may be there all the same.
+        // An unacknowledged order counts as not produced, but may exist all the same.
         let unanswered = report.unanswered.iter().any(|range| range.contains(&number));
         let id = report.id(number);
         let applied = scene.downstream.is_applied(&id).await;
@@ -57,7 +57,7 @@ async fn look(scene: &Scene, report: &ProducerReport, handle: &PipelineHandle) -
         match state.map(|state| state.state) {
             _ if applied => found.succeeded += 1,
             Some(MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Erased) => found.dead += 1,
-            // Succeeded, and the downstream does not know of it: the very thing an audit is for.
+            // It succeeded, but the downstream does not know it: exactly what an audit must find.
             Some(MessagePhase::Succeeded) => found.missing.push(id),
             Some(_) => found.pending += 1,
             None if unanswered => continue,

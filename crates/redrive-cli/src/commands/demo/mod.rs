@@ -45,7 +45,7 @@ pub struct DemoArgs {
 }
 
 pub fn run(args: &DemoArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
-    // It is for a look, not for a load: what an operator should know is nothing for here.
+    // The demo is for a look and not for load, so the warning for operators is dropped.
     let _ = files::raise_limit();
     let scene = scene::Scene::new(args)?;
     let played = scene.play(args, global, out);

@@ -1,4 +1,4 @@
-//! What the demo is made of, and how it is played.
+//! The parts of the demo, and how it runs.
 
 use std::cell::RefCell;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::service::{Runtimes, Signals, assemble, run};
 pub const PIPELINE: &str = "orders";
 const TIERS: [&str; 3] = ["2s", "5s", "15s"];
 
-/// The parts that outlive the run: the audit looks at them afterwards.
+/// The parts that outlive the run, for the audit afterwards.
 #[derive(Debug)]
 pub struct Scene {
     pub args: DemoArgs,
@@ -33,7 +33,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// The directory and the downstream, on a port of its own.
+    /// Creates the directory and starts the downstream on its own port.
     pub fn new(args: &DemoArgs) -> Result<Self, Failed> {
         let runtimes = Runtimes::start()?;
         let dir = fresh_dir()?;
@@ -52,7 +52,7 @@ impl Scene {
         Ok(Self { args, dir, runtimes, downstream, server, address })
     }
 
-    /// The configuration that these flags would make on a command line.
+    /// The configuration that corresponds to these flags.
     pub fn config(&self, args: &DemoArgs) -> Result<Config, Failed> {
         let (dir, listen) = (self.dir.display().to_string(), args.listen.to_string());
         let (url, tiers) = (format!("http://{}/orders", self.address), TIERS.join(","));
@@ -70,7 +70,7 @@ impl Scene {
         loaded.config.ok_or_else(|| Failed::usage("the demo's own configuration is refused; this is a bug"))
     }
 
-    /// Plays until ^C or the end of the time, and says what was produced.
+    /// Runs until ^C or the end of the time; returns what was produced.
     pub fn play(&self, args: &DemoArgs, global: &Global, out: &mut Output) -> Result<ProducerReport, Failed> {
         let config = self.config(args)?;
         let assembled = assemble(&config, global)?;
@@ -84,11 +84,11 @@ impl Scene {
         };
         let (end, ended) = tokio::sync::watch::channel(false);
         let stop = |mut ended: tokio::sync::watch::Receiver<bool>| async move {
-            // A sender that is gone means the same.
+            // A dropped sender means the same.
             let _ = ended.wait_for(|ended| *ended).await;
         };
         if let Some(server) = self.server.take() {
-            // It outlives the pipeline, so that what is in flight can still be answered.
+            // The API outlives the pipeline, so that requests in flight are still answered.
             api.spawn(server.run(std::future::pending()));
         }
         let options = producer::ProducerOptions {
@@ -112,7 +112,7 @@ impl Scene {
                 () = signals.asked() => {}
                 () = time_is_up => {}
             }
-            // The producer and the pipeline hear it.
+            // Stops the producer and the pipeline.
             let _ = end.send(true);
         });
         let mut watch = None;
@@ -150,7 +150,7 @@ impl Scene {
     }
 }
 
-/// A directory nobody has, for this run; nobody else may look into it.
+/// Creates a new directory for this run that only its owner can read.
 fn fresh_dir() -> Result<PathBuf, Failed> {
     let mut random = [0_u8; 4];
     getrandom::fill(&mut random).map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;

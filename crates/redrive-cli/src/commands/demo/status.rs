@@ -1,4 +1,4 @@
-//! What the demo says while it runs.
+//! The output of the demo while it runs.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ pub fn opening(args: &DemoArgs, dir: &Path, address: SocketAddr, token: Option<&
     ]
 }
 
-/// This program as a shell finds it: by the path with which it was started, or by its name.
+/// This program as typed in a shell: the path it was started with, or its name.
 fn started_as() -> String {
     std::env::args().next().filter(|path| !path.is_empty()).unwrap_or_else(|| "redrive".to_owned())
 }
@@ -68,7 +68,7 @@ pub async fn watch(handle: PipelineHandle, downstream: Arc<Downstream>) {
     }
 }
 
-/// What the breaker has said so far, and what the outage cost.
+/// The breaker's changes so far, and the cost of the outage.
 #[derive(Debug, Default)]
 struct OutageLine {
     heard: Option<Time>,
@@ -77,7 +77,7 @@ struct OutageLine {
 }
 
 impl OutageLine {
-    /// What has happened to the breaker since the last time.
+    /// Changes of the breaker since the last call.
     fn news(&mut self, figures: &Figures) -> Vec<String> {
         let heard = self.heard;
         let new = figures.health.history.iter().filter(|entry| heard.is_none_or(|heard| entry.at > heard));
@@ -99,7 +99,7 @@ impl OutageLine {
         news
     }
 
-    /// How many messages were given up because of it, once it is over.
+    /// How many messages the outage dead-lettered, once it is over.
     fn after(&self) -> String {
         self.given_up
             .map(|dead| format!("   {} dead-lettered for the outage", count(dead)))
@@ -107,7 +107,7 @@ impl OutageLine {
     }
 }
 
-/// Dead letters that an outage can make: attempts or time used up.
+/// Dead letters that an outage can cause: attempts or time used up.
 fn given_up(figures: &Figures) -> u64 {
     let reasons = [Reason::MaxRetries, Reason::TtlExceeded, Reason::HoldExpired, Reason::BudgetExhausted];
     reasons.into_iter().map(|reason| figures.dead.get(reason)).sum()
@@ -117,11 +117,11 @@ fn clock(elapsed: Duration) -> String {
     format!("{:02}:{:02}", elapsed.as_secs() / 60, elapsed.as_secs() % 60)
 }
 
-/// The five numbers of the page, and how quick it was.
+/// The five numbers of the page, and the latency.
 fn line(figures: &Figures) -> String {
     let pending = figures.pending;
     let dead = pending.letters_open;
-    // A pending message is being tried or held, as on the page; so the five numbers always add up.
+    // A pending message is either being tried or held, as on the page, so the five numbers always add up.
     let (waiting, held) = (pending.pending(), pending.held);
     let mut text = format!(
         "produced {}  succeeded {}  retrying {}  held {}  dead {}",

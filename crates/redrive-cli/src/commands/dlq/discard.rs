@@ -11,7 +11,7 @@ use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, safe};
 
-/// The most actions that are searched for a discard or an earlier undo.
+/// The maximum number of actions searched for a discard or an earlier undo.
 const ACTIONS_MAX: u32 = 10_000;
 
 #[derive(Debug, clap::Args)]
@@ -113,8 +113,7 @@ pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Resul
     Ok(Exit::Ok)
 }
 
-/// The discard says which pipeline: the log of actions knows it. One that the log does not list any more is asked for
-/// at all pipelines.
+/// Undoes a discard in the pipeline that the action log names for it. If the log no longer lists it, tries all pipelines.
 async fn undo_anywhere(discard: &str, session: &Session) -> Result<(String, ApiAnswer<Restored>), Failed> {
     let is_it = |action: &ActionView| action.action == "discard" && action.id.as_deref() == Some(discard);
     let known: BTreeSet<String> =
@@ -151,13 +150,13 @@ async fn undo_anywhere(discard: &str, session: &Session) -> Result<(String, ApiA
     }
 }
 
-/// The latest actions. None if they cannot be listed: whoever may undo a discard need not be allowed to read.
+/// The latest actions; empty if they cannot be listed, since a token may be allowed to undo but not to read.
 async fn actions(session: &Session) -> impl Iterator<Item = ActionView> {
     let actions = session.api.actions(None, None, ACTIONS_MAX).await.map(|page| page.view.actions);
     actions.unwrap_or_default().into_iter().filter_map(|action| ActionView::deserialize(action).ok())
 }
 
-/// Why an undo has restored nothing: it was done before, or something else became of the letters.
+/// Why an undo restored nothing: it was done before, or the letters changed since.
 async fn why_nothing(pipeline: &str, discard: &str, session: &Session) -> String {
     let is_undo = |action: &ActionView| {
         let is_of_it =

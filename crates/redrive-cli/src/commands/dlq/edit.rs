@@ -1,4 +1,4 @@
-//! `redrive dlq edit`: change letters by rule or in an editor, see the difference before, and undo it.
+//! `redrive dlq edit`: changes letters by rule or in an editor, shows the difference first, and undoes edits.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::client::fault::ClientFault;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
-/// How much of a value is shown of a difference.
+/// How much of a value a difference shows.
 const VALUE_CHARS: usize = 200;
 const CHANGE: &str = "Change (none: $EDITOR opens the one letter)";
 
@@ -91,7 +91,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 }
 
 impl EditArgs {
-    /// Two changes of one place contradict each other, in whatever order they are given.
+    /// Fails if two changes affect the same place: they contradict each other in either order.
     fn fail_if_twice(&self) -> Result<(), Failed> {
         let values = self.set.iter().map(|(at, _)| at).chain(&self.unset).cloned();
         let headers = self.set_header.iter().map(|(name, _)| name).chain(&self.unset_header);
@@ -109,7 +109,7 @@ impl EditArgs {
         self.set.len() + self.unset.len() + headers > 0 || self.jq.is_some()
     }
 
-    /// Why a letter that is meant stays as it is.
+    /// Why a selected letter stays unchanged.
     fn why_unchanged(&self) -> &'static str {
         let sets = !(self.set.is_empty() && self.set_header.is_empty());
         let removes = !(self.unset.is_empty() && self.unset_header.is_empty());
@@ -122,7 +122,7 @@ impl EditArgs {
     }
 
     fn request(&self, letters: LetterSelection) -> Result<Edit, Failed> {
-        // Values go to the processor digit for digit as they were typed.
+        // Values are sent to the processor exactly as typed, digit for digit.
         let raw = |value: &String| {
             RawValue::from_string(value.clone())
                 .map_err(|_| Failed::usage(format!("`{value}` is not JSON; a text needs quotes")))
@@ -156,7 +156,7 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     let mut made = None;
     let mut edit = match &args.jq {
         None => args.request(letters)?,
-        // The letters are chosen and read here.
+        // The letters are selected and read here, not by the processor.
         Some(code) => {
             let condition = args.condition.as_deref();
             let mut new = NewPayloads::make(code, pipeline, letters, condition, session).await?;
@@ -211,7 +211,7 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     if out.is_json() {
         out.json(&answer.json)?;
     } else if none {
-        // That no letter is meant is said below.
+        // An empty selection is reported below.
     } else if args.dry_run {
         planned(args, pipeline, &answer.view, out)?;
     } else {
@@ -239,14 +239,14 @@ fn how_to_look(pipeline: &str) -> String {
     )
 }
 
-/// A refusal, with the place of the text that was written in the editor.
+/// Adds the location of the edited text to a refusal.
 fn with_draft(failed: Failed, draft: Option<&Draft>) -> Failed {
     let Some(draft) = draft else { return failed };
     let hint = failed.hint.iter().cloned().chain([draft.whereabouts()]).collect::<Vec<_>>();
     failed.hint(hint.join("\n  "))
 }
 
-/// The processor would refuse it too, but only after the text was written.
+/// The processor would refuse it too, but only after the user has written the text.
 fn undecided(letter: &str) -> Failed {
     let message = format!(
         "letter {letter} has an attempt whose end is unknown: the receiver may have applied the message, and one that \
@@ -262,7 +262,7 @@ fn not_text(pipeline: &str, letter: &str, message: &str) -> Failed {
         .hint(elsewhere(pipeline, &safe::line(message)))
 }
 
-/// What can be done about payloads that are not JSON.
+/// How to handle payloads that are not JSON.
 fn elsewhere(pipeline: &str, message: &str) -> String {
     format!(
         "export them, edit the file, import it: redrive dlq export {pipeline} --filter id:{message} > letters.ndjson; \
@@ -332,7 +332,7 @@ fn skipped(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> 
     Ok(())
 }
 
-/// The first letters of those that were skipped.
+/// Names the first skipped letters.
 fn named(skipped: &SkippedLetters) -> String {
     let more = if skipped.count > skipped.letters.len() as u64 { ", …" } else { "" };
     format!("{}{more}", safe::line(&skipped.letters.join(", ")))
@@ -352,7 +352,7 @@ fn difference(difference: &DifferenceView) -> String {
     sides.join("   ")
 }
 
-/// The edit says which letters; without a pipeline, all of them are asked for it.
+/// Undoes an edit, which determines its letters; without a pipeline, all pipelines are asked.
 async fn undo(
     pipeline: Option<&str>,
     edit: &str,

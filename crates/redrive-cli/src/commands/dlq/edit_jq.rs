@@ -1,4 +1,4 @@
-//! `redrive dlq edit --jq`: reads the letters, makes their new payloads here, and sends them as one edit.
+//! `redrive dlq edit --jq`: reads the letters, computes their new payloads here, and sends them as one edit.
 
 use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::Condition;
@@ -12,14 +12,15 @@ use crate::client::{ApiAnswer, PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::count;
 
-/// Letters of one edit, and the bytes of their payloads, before and after: what one request may have.
+/// The maximum number of letters of one edit. Together with the limit on payload bytes, before and after, it keeps an
+/// edit within one request.
 const LETTERS_MAX: usize = 10_000;
 const BYTES_MAX: usize = 8 << 20;
-/// Letters that are named of those that were skipped.
+/// The maximum number of skipped letters to name.
 const NAMED_MAX: usize = 10;
 const PAGE: u32 = 200;
 
-/// The new payloads, and what was left as it is.
+/// The new payloads, and the letters left unchanged.
 #[derive(Debug, Default)]
 pub struct NewPayloads {
     pub payloads: Vec<LetterPayload>,
@@ -30,7 +31,7 @@ pub struct NewPayloads {
 }
 
 impl NewPayloads {
-    /// Runs the program over the open letters of a selection that fit the condition.
+    /// Runs the program over the open letters of a selection that match the condition.
     pub async fn make(
         code: &str,
         pipeline: &str,
@@ -69,7 +70,7 @@ impl NewPayloads {
         }
     }
 
-    /// The answer to an edit of no letter, which needs no processor.
+    /// The answer to an edit of no letters, which needs no processor.
     pub fn nothing_sent(dry_run: bool) -> ApiAnswer<Edited> {
         let counted = if dry_run { "would_edit" } else { "edited" };
         let json = json!({ "edit": null, counted: 0, "ambiguous": 0, "not_open": [], "first": null });
@@ -77,7 +78,7 @@ impl NewPayloads {
         ApiAnswer { json, view: Edited { edited, would_edit, ..Edited::default() } }
     }
 
-    /// The answer of the processor with what was not sent to it.
+    /// The processor's answer, with the letters that were not sent to it added.
     pub fn beside(&self, answer: ApiAnswer<Edited>) -> ApiAnswer<Edited> {
         let ApiAnswer { mut json, mut view } = answer;
         view.unchanged += self.unchanged;

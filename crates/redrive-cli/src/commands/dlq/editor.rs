@@ -18,18 +18,19 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Where the text is after an edit was refused.
+    /// The location of the text after an edit was refused.
     pub fn whereabouts(&self) -> String {
         format!("your text is in {}", self.path.display())
     }
 
-    /// Removes the file; the text is saved elsewhere.
+    /// Removes the file, once the text is saved elsewhere.
     pub fn remove(self) {
         remove(&self.path);
     }
 }
 
-/// The text as it comes back; `None` if it is as it was. A text that was JSON must still be JSON.
+/// Opens the text in the editor and returns the result; `None` if it is unchanged. A text that was JSON must still be
+/// JSON.
 pub async fn edit(text: &str) -> Result<Option<Draft>, Failed> {
     let editor =
         ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|e| !e.is_empty()));
@@ -54,7 +55,7 @@ pub async fn edit(text: &str) -> Result<Option<Draft>, Failed> {
             return Err(failed(&format!("{problem}; nothing was changed")));
         }
     };
-    // Editors end a file with a new line, also where there was none.
+    // Editors add a line end at the end of a file.
     let new = if text.ends_with('\n') { new } else { new.trim_end_matches('\n').to_owned() };
     let draft = Draft { text: new, path };
     if JsonText::parse(text.as_bytes()).is_ok()
@@ -71,7 +72,7 @@ pub async fn edit(text: &str) -> Result<Option<Draft>, Failed> {
     Ok(Some(draft))
 }
 
-/// A file that only its owner may read.
+/// Creates a file that only its owner can read.
 fn scratch(text: &str) -> std::io::Result<PathBuf> {
     let dir = std::env::temp_dir();
     let mut number = 0_u32;
@@ -89,7 +90,7 @@ fn scratch(text: &str) -> std::io::Result<PathBuf> {
 }
 
 fn remove(path: &PathBuf) {
-    // Whatever cannot be removed is no reason to fail what was done.
+    // Failing to remove the file must not fail the edit.
     let _ = fs::remove_file(path);
 }
 

@@ -46,7 +46,7 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
         }
         EraseAnswer::Done(erased) => (None, erased),
     };
-    // What was asked for is not done while a letter is in a replay, or copies are left.
+    // The request is not complete while a letter is in a replay or copies are left.
     let exit = if view.in_replay > 0 || view.parts_left > 0 { Exit::Bad } else { Exit::Ok };
     if out.is_json() {
         out.json(&answer.json)?;

@@ -9,7 +9,7 @@ use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count};
 
-/// Letters per request. They come with their payloads, and a page has to fit in memory.
+/// Letters per request. They include their payloads, and a page has to fit in memory.
 const PAGE: u32 = 50;
 
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ pub async fn run(args: &ExportArgs, session: &Session, out: &mut Output) -> Resu
         }
     }
     out.note(&format!("exported {} letters", count(exported)));
-    // A slip of the pen in a pointer would leave a secret in every line, so it is said.
+    // A typo in a pointer would leave a secret in every line, so report pointers that match nothing.
     let asked = pointers.iter().map(ToString::to_string);
     for pointer in asked.filter(|pointer| exported > 0 && !found.contains(pointer)) {
         out.complain(&format!("warning: {pointer} was found in no payload; is the pointer right?"));

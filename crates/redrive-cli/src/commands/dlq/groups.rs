@@ -1,4 +1,4 @@
-//! `redrive dlq groups`: letters by what they died of, and what was decided about each group.
+//! `redrive dlq groups`: letters by cause, and the decision about each group.
 
 use redrive::GroupId;
 use redrive_api::{GroupDecision, GroupView};
@@ -11,7 +11,7 @@ use crate::output::{Align, Output, TextTable, age, count, instant, safe};
 
 /// How much of an error a table shows.
 const ERROR_CHARS: usize = 100;
-/// Groups that are named in the line below the table.
+/// How many groups the line below the table names.
 const NAMED_MAX: usize = 5;
 const DECISION: &str = "Decision (about one group)";
 
@@ -56,7 +56,7 @@ pub enum By {
     Tenant,
 }
 
-/// A group as `dlq groups` prints it.
+/// Parses a group id as `dlq groups` prints it.
 pub fn group(text: &str) -> Result<GroupId, String> {
     text.parse().map_err(|error: redrive_core::fingerprint::group_id::NoGroupId| error.to_string())
 }
@@ -79,7 +79,7 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
         return Ok(Exit::Ok);
     }
     let (all, now) = (answer.view, session.now());
-    // Of a group whose decision is over nothing is left to decide once its letters are gone.
+    // A group whose decision is over needs no new one once its letters are gone.
     let has_nothing = |group: &GroupView| group.state == "open" && group.open == 0;
     let is_shown = |group: &&GroupView| {
         args.all || group.state == "regressed" || (group.state == "open" && !has_nothing(group))
@@ -94,7 +94,7 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
             ("CLASS", Align::Left),
             ("REASON", Align::Left),
         ];
-        // Without --all the states are one: what regressed is named below.
+        // Without --all there is only one state to show: regressed groups are named below.
         if args.all {
             columns.push(("STATE", Align::Left));
         }
@@ -159,7 +159,7 @@ async fn by_tenant(args: &GroupsArgs, session: &Session, out: &mut Output) -> Re
         return Ok(Exit::Ok);
     }
     stats::tenants(&stats.by_tenant, session.now(), out)?;
-    // Letters may have come or gone between the count and the look.
+    // Letters may be added or removed between counting and scanning.
     let part = if stats.scanned < stats.open {
         format!("   (the first {} of them)", count(stats.scanned))
     } else {
@@ -206,7 +206,7 @@ async fn show(
     Ok(Exit::Ok)
 }
 
-/// What a group is, and why letters are in it.
+/// The text about a group, and why its letters belong together.
 fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
     let mut lines = vec![
         format!(
@@ -252,7 +252,7 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
     lines
 }
 
-/// The state that was asked for, if any was.
+/// The requested decision, if any.
 fn decision(args: &GroupsArgs) -> Option<Result<GroupDecision, Failed>> {
     let snoozes = args.snooze.is_some() || args.snooze_more.is_some();
     let state = match () {
@@ -292,7 +292,7 @@ async fn decide(
     Ok(Exit::Ok)
 }
 
-/// A filter, and the group that was asked for beside it.
+/// Combines a filter with a requested group.
 pub fn with_filter(filter: Option<&str>, group: Option<GroupId>) -> Option<String> {
     let filter = filter.map(str::trim).filter(|filter| !filter.is_empty());
     match (filter, group) {

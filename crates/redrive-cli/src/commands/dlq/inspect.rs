@@ -11,13 +11,13 @@ use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, age, count, safe};
 
-/// How much of an error a table shows; `show` has all of it.
+/// How much of an error a table shows; `show` prints all of it.
 const ERROR_CHARS: usize = 100;
 /// How much of an id or a key a table shows.
 const ID_CHARS: usize = 40;
-/// Where the state stands in a table of letters in several states.
+/// The position of the state column in a table of letters in several states.
 const STATE_COLUMN: usize = 1;
-/// The most letters asked for in one request.
+/// The maximum number of letters per request.
 const PAGE: u32 = 200;
 
 #[derive(Debug, clap::Args)]
@@ -53,14 +53,14 @@ pub enum LetterStateArg {
 }
 
 impl LetterStateArg {
-    /// The state that was asked for. A filter that names one wins over what is meant without a word.
+    /// The effective state. A filter that names a state overrides the default.
     pub fn meant(given: Option<Self>, filter: Option<&str>) -> Self {
         let named =
             || filter.and_then(|text| Filter::parse(text).ok()).is_some_and(|filter| filter.names_state());
         given.unwrap_or_else(|| if named() { Self::All } else { Self::Open })
     }
 
-    /// As the API wants it: no state is every state.
+    /// The parameter for the API: no state means every state.
     pub fn query(self) -> Option<String> {
         let word = match self {
             Self::Open => "open",
@@ -84,8 +84,8 @@ pub async fn run(args: &InspectArgs, session: &Session, out: &mut Output) -> Res
         ..PageQuery::default()
     };
     let mut letters: Vec<Value> = Vec::new();
-    // A page may be short, or empty, and still not be the last: the processor looks through a bounded number of
-    // letters for each.
+    // A page may be short or even empty without being the last: the processor scans a bounded number of letters for
+    // each.
     while letters.len() < args.limit as usize {
         query.limit = PAGE.min(args.limit - letters.len() as u32);
         let page = session.api.letters(&args.pipeline, &query).await?.view;
@@ -123,7 +123,7 @@ fn write_table(
     if letters.is_empty() {
         return Ok(());
     }
-    // A column that says the same in every row says nothing.
+    // Leave out a column that would be the same in every row.
     let states = state == LetterStateArg::All;
     let mut columns = vec![
         ("LETTER", Align::Left),

@@ -1,7 +1,8 @@
-//! `--jq`: a jq program makes the new payload of each letter.
+//! `--jq`: a jq program computes the new payload of each letter.
 //!
-//! It runs beside this command and not in the processor: a program may run for ever or take all memory. Only the values that it changed are written into the payload, so that everything else stays as it was
-//! written, down to the digits of its numbers.
+//! It runs in a child process of this command and not in the processor: a program may run for ever or take all memory.
+//! Only changed values are written into the payload, so that everything else keeps its exact text, down to the digits
+//! of numbers.
 
 use jaq_core::data::JustLut;
 use jaq_core::load::{self, Arena, File, Loader};
@@ -10,8 +11,8 @@ use jaq_json::{Val, read};
 use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::Pointer;
 
-/// What jq's library defines with functions that are not built in here: regular expressions, dates, mathematics beyond
-/// arithmetic, encodings, and what reaches outside of the program.
+/// Functions of jq's library that depend on functions not built in here: regular expressions, dates, mathematics beyond
+/// arithmetic, encodings, and access to anything outside the program.
 #[rustfmt::skip]
 const NOT_BUILT_IN: &[&str] = &[
     "test", "scan_", "scan", "match", "capture", "splits", "sub", "gsub",
@@ -21,10 +22,10 @@ const NOT_BUILT_IN: &[&str] = &[
     "stderr", "debug", "halt", "halt_error",
 ];
 
-/// The largest payload that a program may give.
+/// The maximum size of a payload that a program returns.
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
 
-/// A program that was read and can be run.
+/// A parsed program, ready to run.
 pub struct JqProgram {
     filter: compile::Filter<Native<JustLut<Val>>>,
 }
@@ -45,9 +46,9 @@ impl JqProgram {
         Ok(Self { filter })
     }
 
-    /// The payload that the program makes of this one; `None` if it changes nothing, or gives no value at all.
+    /// The new payload for this one; `None` if the program changes nothing, or returns no value.
     pub fn apply(&self, payload: &str) -> Result<Option<String>, String> {
-        // Values that are nested more deeply than this reader allows would overflow the stack of the next one.
+        // Values nested more deeply than this parser allows would overflow the stack of the next one.
         serde_json::from_str::<serde_json::Value>(payload).map_err(|error| error.to_string())?;
         let input = read::parse_single(payload.as_bytes()).map_err(|error| error.to_string())?;
         let context = Ctx::<JustLut<Val>>::new(&self.filter.lut, Vars::new([]));
@@ -65,7 +66,7 @@ impl JqProgram {
         if text.as_str().len() > OUTPUT_BYTES_MAX {
             return Err(format!("the jq program gives more than {} MB", OUTPUT_BYTES_MAX >> 20));
         }
-        // Whoever reads it later has the same limit.
+        // Later readers have the same limit.
         serde_json::from_str::<serde_json::Value>(text.as_str()).map_err(|_| {
             "the jq program gives a value that is nested more deeply than 127 times".to_owned()
         })?;
@@ -79,7 +80,7 @@ impl std::fmt::Debug for JqProgram {
     }
 }
 
-/// Writes what differs, value by value. An array that has become longer or shorter is written as a whole.
+/// Writes the differences, value by value. An array whose length changed is written as a whole.
 fn write(text: &mut JsonText, at: &str, before: &Val, after: &Val) -> Result<(), String> {
     match (before, after) {
         (Val::Obj(before), Val::Obj(after)) => {
@@ -101,7 +102,7 @@ fn write(text: &mut JsonText, at: &str, before: &Val, after: &Val) -> Result<(),
                 .into_iter()
                 .try_for_each(|(index, (old, new))| write(text, &format!("{at}/{index}"), old, new))
         }
-        // As they are written: 1 and 1.0 are two texts of one number.
+        // Compare the texts: 1 and 1.0 are different texts of one number.
         _ if before.to_string() == after.to_string() => Ok(()),
         _ => set(text, at, after),
     }
@@ -109,7 +110,7 @@ fn write(text: &mut JsonText, at: &str, before: &Val, after: &Val) -> Result<(),
 
 fn set(text: &mut JsonText, at: &str, value: &Val) -> Result<(), String> {
     let written = value.to_string();
-    // jq has values that JSON does not have: NaN, bytes, keys that are no text.
+    // jq has values that JSON lacks: NaN, bytes, non-text keys.
     let value = JsonText::parse(written.as_bytes())
         .map_err(|_| format!("the jq program gives {written}, which is not JSON"))?;
     if at.is_empty() {
@@ -119,7 +120,7 @@ fn set(text: &mut JsonText, at: &str, value: &Val) -> Result<(), String> {
     text.set(&pointer(at)?, &value).map_err(|fault| fault.to_string())
 }
 
-/// The pointer to a field.
+/// The JSON pointer to a field.
 fn child(at: &str, key: &Val) -> Result<String, String> {
     let (Val::TStr(name), parent) = (key, at) else {
         return Err(format!("the jq program gives an object with the key {key}, which is not JSON"));
@@ -132,7 +133,7 @@ fn pointer(at: &str) -> Result<Pointer, String> {
     Pointer::parse(at).ok_or_else(|| format!("{at:?} is not a JSON pointer"))
 }
 
-/// Where a program cannot be read, and what was expected there.
+/// Where a program cannot be parsed, and what was expected there.
 fn unreadable(code: &str, errors: &load::Errors<&str, ()>) -> String {
     let found = errors.iter().find_map(|(_, error)| match error {
         load::Error::Lex(all) => all.first().map(|(expect, rest)| (expect.as_str(), *rest)),
@@ -140,7 +141,7 @@ fn unreadable(code: &str, errors: &load::Errors<&str, ()>) -> String {
         load::Error::Io(_) => None,
     });
     let Some((expected, rest)) = found else { return "modules cannot be loaded here".to_owned() };
-    // The rest is a part of the program.
+    // `rest` is a slice of the program.
     let column = code.len().saturating_sub(rest.len());
     let column = if rest.is_empty() { code.len() } else { code.find(rest).unwrap_or(column) };
     format!("column {}: {expected} was expected", code[..column].chars().count() + 1)
@@ -214,7 +215,7 @@ mod tests {
         let absent = JqProgram::parse(r#"test("x")"#).unwrap_err();
         assert!(absent.contains("`test/1`") && absent.contains("regular expressions"), "{absent}");
         assert!(JqProgram::parse("$x").unwrap_err().contains("variable"));
-        // What people use is there.
+        // Commonly used functions are available.
         for code in [
             "map(.)",
             "to_entries",

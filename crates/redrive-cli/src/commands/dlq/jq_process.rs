@@ -1,4 +1,4 @@
-//! A jq program in a process of its own, which is ended when a letter takes too long or too much.
+//! Runs a jq program in a separate process, which is killed if a letter takes too much time or memory.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use super::jq_worker::{Answer, MEMORY_BYTES_MAX, Order};
 use crate::exit::{Exit, Failed};
 
-/// How long a program may run for one letter.
+/// The time limit of the program for one letter.
 const LETTER_TIME_MAX: Duration = Duration::from_secs(10);
-/// How much is read of what the process says when it ends.
+/// How much is read of the process's stderr when it ends.
 const LAST_WORDS_BYTES_MAX: u64 = 4 * 1024;
 const NOTHING_CHANGED: &str = "nothing was changed";
 
-/// A jq program that was read and can be run.
+/// A parsed jq program in its process, ready to run.
 #[derive(Debug)]
 pub struct JqProcess {
     child: Child,
@@ -24,7 +24,7 @@ pub struct JqProcess {
 }
 
 impl JqProcess {
-    /// Starts the process and gives it the program.
+    /// Starts the process and sends it the program.
     pub async fn start(code: &str) -> Result<Self, Failed> {
         let failed = |error| Failed::new(Exit::Storage, format!("the jq program cannot be started: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
@@ -49,8 +49,8 @@ impl JqProcess {
         }
     }
 
-    /// The payload that the program makes of this one, or why it makes none; `None` if it changes nothing. A program that
-    /// runs away ends the command.
+    /// The new payload for this one, or why there is none; `None` if the program changes nothing. Fails if the program
+    /// exceeds its limits.
     pub async fn apply(
         &mut self,
         letter: &str,
@@ -75,7 +75,7 @@ impl JqProcess {
         }
     }
 
-    /// `None` if the process has ended. What it answers is bounded by its memory.
+    /// Sends an order and reads the answer, whose size is limited; `None` if the process has ended.
     async fn answer(&mut self, order: &Order) -> Option<Answer> {
         let line = serde_json::to_string(order).ok()? + "\n";
         self.orders.write_all(line.as_bytes()).await.ok()?;
@@ -85,7 +85,7 @@ impl JqProcess {
         serde_json::from_str(&answer).ok()
     }
 
-    /// Why it has ended: the runtime says so with its last words.
+    /// Why the process ended, from the runtime's last message on stderr.
     async fn ended(&mut self, when: &str) -> Failed {
         let mut words = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {

@@ -1,5 +1,5 @@
-//! The process in which a jq program runs. An interpreter has no bound of its own: memory, stack and time are the process's,
-//! and when one of them is used up, this process ends and the command that started it does not.
+//! The process that runs a jq program. The interpreter has no limits of its own: memory, stack and time are limited for
+//! the process, and when one of them is used up, only this process ends and not the command that started it.
 
 use std::io::{self, BufRead as _, Write as _};
 
@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 use super::jq::JqProgram;
 use crate::exit::{Exit, Failed};
 
-/// The memory of the process, with its code.
+/// The memory limit of the process, including its code.
 pub(super) const MEMORY_BYTES_MAX: u64 = 768 << 20;
-/// Enough for values that are nested as deeply as JSON may be here, and for a program of ordinary depth.
+/// Enough for the deepest nesting of JSON that is accepted here, and for a program of ordinary depth.
 const STACK_BYTES: usize = 32 << 20;
 
-/// What the process is told to do, a line each. The program comes first.
+/// An order to the process, one per line. The program comes first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     Program(String),
     Payload(String),
 }
 
-/// What it answers, a line each.
+/// An answer of the process, one per line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Ready,
-    /// The program cannot be read, and why.
+    /// The program cannot be parsed, and why.
     Unreadable(String),
-    /// The new payload; none if the program changes nothing.
+    /// The new payload; `None` if the program changes nothing.
     Made(Option<String>),
     /// There is no new payload, and why.
     Refused(String),
 }
 
-/// Carries out what stands on stdin.
+/// Carries out the orders on stdin.
 pub fn run() -> Result<Exit, Failed> {
     let most = Rlimit { current: Some(MEMORY_BYTES_MAX), maximum: Some(MEMORY_BYTES_MAX) };
     setrlimit(Resource::As, most).map_err(io::Error::from)?;
-    // A command that is killed must not leave a program behind that runs for ever.
+    // If the command is killed, its program must not go on running.
     #[cfg(target_os = "linux")]
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
     let thread = std::thread::Builder::new().name("jq".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;

@@ -1,4 +1,4 @@
-//! `redrive dlq` without anything else: how to work with dead letters, in the order of a working day.
+//! `redrive dlq` without arguments: how to work with dead letters, in the order of a working day.
 
 use crate::exit::{Exit, Failed};
 use crate::output::Output;

@@ -1,4 +1,4 @@
-//! `redrive dlq`: look at dead letters, replay, discard, export and import them.
+//! `redrive dlq`: inspects, replays, discards, exports and imports dead letters.
 
 mod discard;
 mod edit;

@@ -1,4 +1,4 @@
-//! `--redact`, and headers that carry secrets: what of a letter must not leave.
+//! `--redact`, and headers that carry secrets: the parts of a letter that must not be exported.
 
 use redrive::letters::edit::Pointer;
 use redrive::letters::redact::REDACTED;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::exit::Failed;
 use crate::output::safe;
 
-/// Reads `--redact /card,/email`.
+/// Parses `--redact /card,/email`.
 pub fn pointers(texts: &[String]) -> Result<Vec<Pointer>, Failed> {
     texts
         .iter()
@@ -23,17 +23,17 @@ pub fn pointers(texts: &[String]) -> Result<Vec<Pointer>, Failed> {
         .collect()
 }
 
-/// Removes headers whose name says that they carry a secret.
+/// Removes headers whose names say that they carry secrets.
 pub fn hide_secret_headers(letter: &mut Value) {
     if let Some(headers) = letter.get_mut("headers").and_then(Value::as_object_mut) {
         headers.retain(|name, _| !is_secret_header(name));
     }
 }
 
-/// Fails if the payload shown is not the one stored: an edit of it would put the mask in place of the value. `editor` is
-/// what would have edited it.
+/// Fails if the payload shown is not the stored one: an edit of it would replace the value with the mask. `editor`
+/// names the means of editing.
 pub fn fail_if_redacted(letter: &LetterView, editor: &str) -> Result<(), Failed> {
-    // A rule that has found a header only, or something in an earlier version only, leaves this payload as it is.
+    // A rule that matched only a header, or only an earlier version, does not affect this payload.
     let is_masked = matches!(&letter.payload, Some(Some(Payload::Utf8(text))) if text.contains(REDACTED));
     if letter.redacted.is_empty() || !is_masked {
         return Ok(());

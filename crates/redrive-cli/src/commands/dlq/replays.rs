@@ -1,4 +1,4 @@
-//! `redrive dlq replays`: the jobs there are, and what is done to one of them.
+//! `redrive dlq replays`: lists the jobs, and pauses, resumes or ends one.
 
 use redrive_api::ReplayJob;
 use serde::Deserialize as _;
@@ -68,7 +68,7 @@ async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Res
     let jobs = answer.view.replays.iter().zip(&views);
     let mut jobs = jobs.filter(|(_, job)| pipeline.is_none_or(|name| name == job.pipeline)).peekable();
     if let Some(pipeline) = pipeline.filter(|_| jobs.peek().is_none()) {
-        // A pipeline may be gone and its jobs still be listed. A name that nothing has is a slip of the pen.
+        // Jobs of a removed pipeline are still listed. A name that neither a pipeline nor a job has is a typo.
         let asked = session.api.pipeline(pipeline).await;
         if let Err(fault) = asked.map(drop)
             && fault.is_not_found()

@@ -1,4 +1,4 @@
-//! Which letters a command is about: `--group`, `--filter`, `--edit`, `--ids`, `--since`, `--all`.
+//! Selects the letters for a command: `--group`, `--filter`, `--edit`, `--ids`, `--since`, `--all`.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use crate::client::{PageQuery, Session};
 use crate::exit::Failed;
 use crate::output::{Output, count, instant, safe};
 
-/// The most ids one command line names; more are a filter.
+/// The maximum number of ids on a command line; use a filter for more.
 const IDS_MAX: usize = 10_000;
-/// Letters that are not open and are named in a line each.
+/// The maximum number of letters listed as not open.
 const NOT_OPEN_SHOWN_MAX: usize = 20;
 const HEADING: &str = "Selection (one is needed)";
 
@@ -38,7 +38,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What a request says of its letters. Naming nothing is an error: only `--all` says all.
+    /// The selection for a request. An empty one is an error: only `--all` selects all.
     pub fn letters(&self, verb: &str, now: Time) -> Result<LetterSelection, Failed> {
         let ids = self.ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
@@ -73,18 +73,18 @@ impl Selection {
 }
 
 impl Selection {
-    /// Whoever selects letters means some: none at all is a slip of the pen, or somebody was faster.
+    /// Fails for an empty selection: either a typo, or another user was faster.
     pub fn fail_if_empty(&self, letters: u64, which: &str, pipeline: &str) -> Result<(), Failed> {
         if letters == 0 { Err(self.no_letter(which, pipeline)) } else { Ok(()) }
     }
 
-    /// No letter matches; `which` is `open letter`, or `letter` where all states are meant.
+    /// The fault that no letter matches; `which` is `open letter`, or `letter` if all states are selected.
     pub fn no_letter(&self, which: &str, pipeline: &str) -> Failed {
         self.none_of(&self.conditions(None), None, which, pipeline)
     }
 
-    /// The same, with the condition of `--where`. Whether its group or its edit has such letters at all is asked, so that it
-    /// is the condition that is named where only that matches nothing.
+    /// The same with the condition of `--where`. Checks whether the group or the edit has such letters at all, so that
+    /// the condition is named if only it matches nothing.
     pub async fn nothing_selected(
         &self,
         condition: Option<&str>,
@@ -105,13 +105,13 @@ impl Selection {
         self.none_of(&conditions, found, which, pipeline)
     }
 
-    /// The letters that belong together, of which the other conditions take some.
+    /// The group or edit whose letters the other conditions narrow down.
     fn set(&self) -> Option<LetterSet<'_>> {
         let of_edit = self.edit.as_deref().map(LetterSet::Edit);
         of_edit.or(self.group.map(LetterSet::Group))
     }
 
-    /// What a letter must match besides, as it was typed.
+    /// The other conditions, as typed.
     fn conditions(&self, condition: Option<&str>) -> Vec<String> {
         let group = self.group.filter(|_| self.edit.is_some()).map(|group| format!("--group {group}"));
         let typed = |flag: &str, text: &str| format!("{flag} '{}'", safe::line(text));
@@ -124,7 +124,7 @@ impl Selection {
         group.into_iter().chain(rest).collect()
     }
 
-    /// `found` is whether the group or the edit has letters of which the conditions match none, if that is known.
+    /// `found` says whether the group or the edit has letters of which the conditions match none, if known.
     fn none_of(&self, conditions: &[String], found: Option<bool>, which: &str, pipeline: &str) -> Failed {
         let conditions = conditions.join(" and ");
         let (what, hint) = match (self.set(), found) {
@@ -161,7 +161,7 @@ impl Selection {
     }
 }
 
-/// Letters that a group or an edit has in common.
+/// The letters of a group or an edit.
 #[derive(Clone, Copy, Debug)]
 enum LetterSet<'a> {
     Group(GroupId),
@@ -186,7 +186,7 @@ impl fmt::Display for LetterSet<'_> {
     }
 }
 
-/// Says of letters that were named and are not open that nothing was done to them; whether there are such.
+/// Reports named letters that are not open and were left alone; returns whether there are any.
 pub fn say_not_open(letters: &[NotOpenLetter], done: &str, out: &mut Output) -> Result<bool, Failed> {
     for NotOpenLetter { letter, state } in letters.iter().take(NOT_OPEN_SHOWN_MAX) {
         out.line(&format!("  {} is {}, not open: not {done}", safe::line(letter), safe::line(state)))?;
@@ -198,7 +198,7 @@ pub fn say_not_open(letters: &[NotOpenLetter], done: &str, out: &mut Output) -> 
     Ok(!letters.is_empty())
 }
 
-/// A filter as it was typed. One that says nothing is a slip of the pen, or a variable that is not set.
+/// Parses a filter and keeps it as typed. An empty one is a typo, or a variable that is not set.
 pub fn expression(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("it is empty; leave --filter out, or select letters with it".to_owned());
@@ -206,12 +206,12 @@ pub fn expression(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// `1h` as the instant an hour before `now`; an instant as itself. RFC 3339, as the API reads it.
+/// Parses a time: `1h` is an hour before `now`, a timestamp is itself. Returns RFC 3339, as the API expects.
 pub fn moment(text: &str, now: Time) -> Result<String, Failed> {
     moment_at("--since", text, now).map(instant::print)
 }
 
-/// The same for any flag, as a time.
+/// The same for any flag, as a [`Time`].
 pub fn moment_at(flag: &str, text: &str, now: Time) -> Result<Time, Failed> {
     if let Some(at) = instant::parse(text) {
         return Ok(at);
@@ -292,7 +292,7 @@ mod tests {
         assert!(Selection::default().fail_if_empty(1, "letter", "orders").is_ok());
     }
 
-    /// A group that has letters is not said to have none.
+    /// A group with letters must not be reported as empty.
     #[test]
     fn a_condition_that_matches_no_letter_of_a_group_is_named() {
         let group = super::super::groups::group("g7k2m9x4q").ok();

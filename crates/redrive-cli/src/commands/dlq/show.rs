@@ -1,4 +1,4 @@
-//! `redrive dlq show`: one letter with all of its story.
+//! `redrive dlq show`: one letter with its whole history.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::output::{Output, bytes, count, instant, safe};
 
 /// How much of a payload is shown without `--full`.
 const PAYLOAD_CHARS: usize = 2_000;
-/// How many attempts are shown; the first and the last ones say the most.
+/// How many attempts are shown, from the beginning and the end.
 const ATTEMPTS_SHOWN: usize = 20;
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct ShowArgs {
 pub async fn run(args: &ShowArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     if let Ok(group) = args.letter.parse::<GroupId>() {
         let letters = of_group(args, group, session).await?;
-        // A message may be called like a group.
+        // A message id may look like a group.
         if !letters.is_empty() {
             return show_all(letters, args, session, out);
         }
@@ -162,7 +162,7 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
     lines
 }
 
-/// One line per attempt. Of very many, the middle is left out.
+/// One line per attempt. The middle of a long history is left out.
 pub fn timeline(history: &[AttemptView]) -> Vec<String> {
     let half = ATTEMPTS_SHOWN / 2;
     let (first, left_out, last) = if history.len() > ATTEMPTS_SHOWN {
@@ -221,7 +221,7 @@ fn time(at: Option<Instant>) -> String {
     at.map_or_else(|| "-".to_owned(), |at| instant::print(at.0))
 }
 
-/// A value of the options: texts without quotes.
+/// Formats an option's value: texts without quotes.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! `redrive dlq stats`: how many letters, in which state, for which reason.
+//! `redrive dlq stats`: counts letters by state and reason.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,8 @@ pub async fn run(args: &StatsArgs, session: &Session, out: &mut Output) -> Resul
         count(stats.succeeded),
         count(stats.discarded)
     ))?;
-    // Letters may have come or gone between the count and the look, so only what is clearly a part is called one.
+    // Letters may be added or removed between counting and scanning, so only a clearly smaller number is reported as a
+    // part.
     if stats.scanned < stats.open {
         out.line(&format!(
             "  by reason and class: the first {} of {} open letters",
@@ -53,7 +54,7 @@ pub async fn run(args: &StatsArgs, session: &Session, out: &mut Output) -> Resul
     Ok(Exit::Ok)
 }
 
-/// The open letters of each tenant, the most first.
+/// Prints the open letters of each tenant, the most first.
 pub fn tenants(tenants: &[LettersOfTenant], now: Time, out: &mut Output) -> Result<(), Failed> {
     let mut table =
         TextTable::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
@@ -64,7 +65,7 @@ pub fn tenants(tenants: &[LettersOfTenant], now: Time, out: &mut Output) -> Resu
     out.table(&table)
 }
 
-/// The largest first.
+/// Prints the counts, the largest first.
 fn breakdown(head: &'static str, counts: &BTreeMap<String, u64>, out: &mut Output) -> Result<(), Failed> {
     if counts.is_empty() {
         return Ok(());

@@ -1,13 +1,13 @@
-//! A store and the log of subscriptions beside it, as they were read, and as JSON.
+//! A store and its log of subscriptions, as read, and as JSON.
 
 use redrive::internal::engine::embedded::inspect::{Inspection, LogInspection};
 use redrive::internal::subscriptions::check::SubscriptionLogCheck;
 use serde_json::{Value, json};
 
-/// A store, and the log of subscriptions beside it.
+/// A store and its log of subscriptions.
 pub(super) struct Inspected {
     pub(super) store: Inspection,
-    /// `None` if its sink has none.
+    /// `None` if the sink has no subscriptions.
     pub(super) subscriptions: Option<SubscriptionLogCheck>,
 }
 

@@ -1,5 +1,5 @@
-//! `redrive journal`: prints and verifies a store of the embedded engine. Reads only, and a running owner is no hindrance;
-//! except with `--accept-loss`, which gives up what is missing so that the store opens again.
+//! `redrive journal`: prints and verifies a store of the embedded engine. Read-only, even while a processor owns the
+//! store; except with `--accept-loss`, which gives up missing data so that the store opens again.
 
 mod inspected;
 mod removed;
@@ -25,9 +25,9 @@ use crate::service::engine_failed::engine_failed;
 use inspected::Inspected;
 use removed::Removed;
 
-/// Who accepts a loss: a user who may write the directory.
+/// The actor recorded for an accepted loss: any user who may write the directory.
 const ACTOR: &str = "journal";
-/// More damage than this is counted and not listed.
+/// More damage than this is counted but not listed.
 const DAMAGE_LISTED_MAX: usize = 100;
 
 #[derive(Debug, clap::Args)]
@@ -168,7 +168,7 @@ fn read(dir: &Path, pipeline: &str, frames: bool, out: &mut Output) -> Result<In
     }
 }
 
-/// Gives up what is missing of a pipeline's store, and records that.
+/// Gives up missing data of a pipeline's store, and records that.
 fn accept(dir: &Path, pipeline: &str, out: &mut Output) -> Result<Exit, Failed> {
     let loss = accept::accept_loss(dir, pipeline).map_err(|error| engine_failed(&error))?;
     let lines = drop_damaged_lines(dir, pipeline).map_err(|error| engine_failed(&error))?;
@@ -202,14 +202,14 @@ fn accept(dir: &Path, pipeline: &str, out: &mut Output) -> Result<Exit, Failed> 
     Ok(Exit::Ok)
 }
 
-/// Gives up the damaged lines of the log of subscriptions; how many those were.
+/// Gives up the damaged lines of the log of subscriptions; returns how many there were.
 fn drop_damaged_lines(dir: &Path, pipeline: &str) -> Result<u64, EngineError> {
-    // Held meanwhile, so that no other process writes the log.
+    // Locks the directory, so that no other process writes the log.
     let _owned = Embedded::open(dir)?;
     check::drop_damaged(&dir.join(pipeline))
 }
 
-/// Only what is wrong.
+/// Prints only problems.
 fn print_verified(inspected: &Inspected, out: &mut Output) -> Result<(), Failed> {
     let inspection = &inspected.store;
     let logs = [("journal", &inspection.journal), ("letter log", &inspection.letter_log)];
@@ -231,7 +231,7 @@ fn print_verified(inspected: &Inspected, out: &mut Output) -> Result<(), Failed>
     print_others(inspected, out)
 }
 
-/// What is wrong apart from the logs.
+/// Prints problems outside the logs.
 fn print_others(inspected: &Inspected, out: &mut Output) -> Result<(), Failed> {
     let inspection = &inspected.store;
     if let Some(found) = inspected.subscriptions.as_ref().filter(|found| found.damaged > 0) {

@@ -1,4 +1,4 @@
-//! Stores that were removed, as `journal` prints them.
+//! Removed stores, as `journal` prints them.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub fn removed(dir: &Path) -> Vec<Removed> {
 }
 
 impl Removed {
-    /// What is gone, and what it held.
+    /// What was removed, and what it held.
     pub fn lines(&self) -> [String; 2] {
         let Self { pipeline, path, held } = self;
         [

@@ -14,7 +14,7 @@ use crate::output::{Align, Output, TextTable, age, count, safe};
 /// How much of an error, and of an id or a key, a table shows.
 const ERROR_CHARS: usize = 80;
 const ID_CHARS: usize = 40;
-/// The most messages asked for in one request.
+/// The maximum number of messages per request.
 const PAGE: u32 = 200;
 const LIMIT_DEFAULT: u32 = 20;
 
@@ -41,11 +41,11 @@ impl ListArgs {
 pub struct Listed {
     pub messages: Vec<Value>,
     pub next: Option<String>,
-    /// Pending, and not read by the processor yet.
+    /// Pending messages that the processor has not read yet.
     pub unlisted: u64,
 }
 
-/// Asks for pages until there are so many. A page may be short, or empty, and still not be the last.
+/// Requests pages until enough messages are found. A page may be short or even empty without being the last.
 pub async fn gather(
     pipeline: &str,
     state: Option<MessageStateArg>,
@@ -135,7 +135,7 @@ fn write_table(messages: &[Value], session: &Session, out: &mut Output) -> Resul
     out.table(&table)
 }
 
-/// `in 5m`, `now`, or nothing for a message that waits for no time.
+/// `in 5m`, `now`, or empty for a message without a due time.
 fn due(due: Option<Instant>, now: Time) -> String {
     match due {
         None => "-".to_owned(),

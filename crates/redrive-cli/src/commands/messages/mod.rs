@@ -1,4 +1,4 @@
-//! `redrive messages`: what waits in a pipeline, listed, made due and cancelled.
+//! `redrive messages`: lists waiting messages, makes them due or cancels them.
 
 mod list;
 mod steer;

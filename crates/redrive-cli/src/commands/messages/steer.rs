@@ -1,4 +1,4 @@
-//! Makes messages due, or cancels them: one by one, each durable before the next.
+//! Makes messages due or cancels them: one by one, each durable before the next.
 
 use redrive_api::ListedMessage;
 use serde::Deserialize as _;
@@ -11,10 +11,10 @@ use crate::commands::dlq::expression;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
-/// The most messages of one command.
+/// The maximum number of messages per command.
 const MESSAGES_MAX: u32 = 10_000;
 
-/// What is done, in the words of the API and in ours.
+/// What to do, in the words of the API and of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Doing {
     word: &'static str,
@@ -69,7 +69,8 @@ pub async fn run(
                     out.line(&format!("{}   {}{}", safe::line(id), doing.done, letter.unwrap_or_default()))?;
                 }
             }
-            // Of one message it is the answer; of several, one that cannot be changed does not keep the others from it.
+            // For a single message the refusal is the answer; for several, one that cannot be changed must not stop the
+            // others.
             Err(fault) if ids.len() > 1 && is_about_the_message(&fault) => {
                 refused += 1;
                 if out.is_json() {

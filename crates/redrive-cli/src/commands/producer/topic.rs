@@ -1,4 +1,4 @@
-//! Orders onto a Kafka topic: acknowledged once every replica that must have them has them.
+//! Produces orders to a Kafka topic: acknowledged once all required replicas have them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::exit::Failed;
 
-/// Where the orders of this run go.
+/// The producer's target for this run.
 pub fn target(brokers: &[String], topic: &str) -> Result<Target, Failed> {
     let mut config = ClientConfig::new();
     config
@@ -23,7 +23,7 @@ pub fn target(brokers: &[String], topic: &str) -> Result<Target, Failed> {
         .set("enable.idempotence", "true")
         .set("linger.ms", "5")
         .set("compression.type", "lz4")
-        // As Java's clients do it, so that a customer stays in one partition whoever produces.
+        // Like Java clients, so that a customer stays in one partition whichever client produces.
         .set("partitioner", "murmur2_random");
     let producer: ThreadedProducer<Reports> = config
         .create_with_context(Reports)
@@ -32,7 +32,7 @@ pub fn target(brokers: &[String], topic: &str) -> Result<Target, Failed> {
     Ok(Target::callback(move |batch| offer(Arc::clone(&producer), Arc::clone(&topic), batch)))
 }
 
-/// The records of one batch that are not acknowledged yet.
+/// The unacknowledged records of one batch.
 struct Open {
     left: AtomicUsize,
     trouble: Mutex<Option<String>>,
@@ -72,7 +72,7 @@ async fn offer(
                 .timestamp(created);
             match producer.send(record) {
                 Ok(()) => break,
-                // What of the batch is on its way stays on its way; the rest waits for room.
+                // Records already sent stay in flight; the rest waits for room.
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -83,7 +83,7 @@ async fn offer(
             }
         }
     }
-    // Every record is reported on, at the latest when its time is up.
+    // Every record is reported, at the latest when it times out.
     let _ = delivered.await;
     match open.trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
         None => BatchAnswer::Accepted { duplicates: 0 },
@@ -91,7 +91,7 @@ async fn offer(
     }
 }
 
-/// Hears of acknowledgements, on a thread of the client library.
+/// Receives acknowledgements, on a thread of the client library.
 struct Reports;
 
 impl ClientContext for Reports {}

@@ -1,10 +1,10 @@
-//! What `status` says of the engine beside its messages: only what is out of the ordinary.
+//! What `status` says about the engine apart from messages: only what is out of the ordinary.
 
 use redrive_api::ConditionView;
 
 use crate::output::count;
 
-/// What there is to say beyond the problems.
+/// Details beyond the problems.
 pub fn lines(condition: &ConditionView) -> Vec<String> {
     let mut lines = Vec::new();
     if condition.spooled > 0 {

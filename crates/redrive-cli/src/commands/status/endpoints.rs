@@ -1,11 +1,11 @@
-//! Which endpoints keep their messages waiting, and why: the most serious first, and few of them.
+//! The endpoints whose messages wait, and why: a few of the most serious.
 
 use redrive_api::{EndpointWait, Endpoints};
 
 use crate::output::count;
 use crate::output::instant::clock;
 
-/// Endpoints that are shown; `--json` has more.
+/// How many endpoints are shown; `--json` has more.
 const SHOWN_MAX: usize = 8;
 
 pub fn lines(endpoints: &Endpoints) -> Vec<String> {
@@ -13,7 +13,7 @@ pub fn lines(endpoints: &Endpoints) -> Vec<String> {
     let mut lines: Vec<String> = shown.map(line).collect();
     let more = endpoints.waiting.saturating_sub(lines.len() as u64);
     if more > 0 && !lines.is_empty() {
-        // Origins are among them, so this is for both.
+        // Worded for origins too.
         lines.push(format!("… and {} more whose messages wait", count(more)));
     }
     lines
@@ -34,7 +34,7 @@ fn line(wait: &EndpointWait) -> String {
         "isolation" => "reserved for one message after closed connections".to_owned(),
         "rate" => format!("rate limit reached{}", until(", messages have turns until")),
         "concurrency" => "as many calls run as `per_endpoint` allows".to_owned(),
-        // A later version may have more.
+        // A later version may have more reasons.
         other => other.to_owned(),
     };
     let queued = match wait.queued {

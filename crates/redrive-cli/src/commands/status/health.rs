@@ -1,4 +1,4 @@
-//! What `status` says of the health of a sink: only what is out of the ordinary.
+//! What `status` says about the health of a sink: only what is out of the ordinary.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::endpoints;
 use crate::output::instant::{clock, date_and_clock};
 use crate::output::{age, count, rate};
 
-/// The state of the breaker, unless it is closed; or that the sink has asked to slow down.
+/// The state of the breaker, unless it is closed; or that the sink asked to slow down.
 pub fn head(view: &PipelineView, now: Time) -> Option<String> {
     let health = &view.health;
     let state = match view.breaker.as_str() {
@@ -40,7 +40,7 @@ pub fn head(view: &PipelineView, now: Time) -> Option<String> {
     Some(parts.join("   "))
 }
 
-/// What there is to say beyond that.
+/// Further details.
 pub fn lines(view: &PipelineView) -> Vec<String> {
     let health = &view.health;
     let mut lines = Vec::new();
@@ -65,12 +65,12 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
     lines
 }
 
-/// What the head of a pipeline, the lines before or those of the engine say already.
+/// Whether the head of a pipeline, the lines before or those of the engine already say this.
 fn is_shown_above(notice: &AttentionNotice) -> bool {
     matches!(notice.subject, Subject::Paused | Subject::Breaker | Subject::Partition | Subject::Ramp)
 }
 
-/// What needs attention, and what to do about it.
+/// What needs attention, and how to fix it.
 pub fn notice(notice: &AttentionNotice) -> String {
     let AttentionNotice { subject, text, command, .. } = notice;
     match (command, subject) {
@@ -84,7 +84,7 @@ pub fn notice(notice: &AttentionNotice) -> String {
     }
 }
 
-/// Whether an outage that runs makes dead letters.
+/// Whether the current outage causes dead letters.
 fn dead_for_it(view: &PipelineView) -> String {
     let dead = view.health.incident.as_ref().map_or(0, |incident| incident.dead_for_the_outage);
     match (dead, view.policy.outage_gate) {
@@ -94,7 +94,7 @@ fn dead_for_it(view: &PipelineView) -> String {
     }
 }
 
-/// What an outage came to, once it is over.
+/// The effect of an outage, once it is over.
 pub fn incident(health: &SinkHealth) -> Option<String> {
     let incident = health.incident.as_ref()?;
     let (from, until) = (incident.from, incident.until?);
@@ -112,7 +112,7 @@ pub fn incident(health: &SinkHealth) -> Option<String> {
     ))
 }
 
-/// While it is open all that waits is held, and what has died since is what one wants to know.
+/// While the breaker is open, all waiting messages are held; show also how many died since.
 pub fn standing(view: &PipelineView, now: Time) -> Option<String> {
     let incident = view.health.incident.as_ref().filter(|incident| incident.until.is_none())?;
     let oldest = view.oldest_pending.map(|at| format!(" (oldest {})", age::since(now, at.0)));
@@ -182,7 +182,7 @@ mod tests {
         Instant(Time::from_millis(1_794_700_800_000 + seconds * 1_000))
     }
 
-    /// Story 5 in numbers.
+    /// The numbers of story 5.
     fn open() -> PipelineView {
         let health = SinkHealth {
             since: Some(at("03:12:07")),

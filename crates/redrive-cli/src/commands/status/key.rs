@@ -1,4 +1,4 @@
-//! `redrive status PIPELINE --key KEY`: whom the messages of a key wait for, and how many wait.
+//! `redrive status PIPELINE --key KEY`: what the messages of a key wait for, and how many wait.
 
 use redrive::Time;
 use redrive_api::{AttemptView, KeyView, MessageView};
@@ -7,7 +7,7 @@ use crate::client::Session;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, age, count, safe};
 
-/// More are not counted by the processor.
+/// The processor counts no further.
 const WAITING_MAX: u64 = 10_000;
 
 pub async fn run(pipeline: &str, key: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {

@@ -1,4 +1,4 @@
-//! `redrive status --members`: the processes that share a pipeline's work, asked of the cluster itself.
+//! `redrive status --members`: the processes that share a pipeline's work, as reported by the cluster.
 
 use redrive_kafka::group::control;
 use redrive_kafka::group::members::{Member, members};

@@ -64,7 +64,7 @@ fn show_members(_: &str, _: &Global, _: &mut Output) -> Result<Exit, Failed> {
     Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
-/// One pipeline, or all.
+/// Requests one pipeline, or all.
 async fn look(pipeline: Option<&str>, session: &Session) -> Result<Vec<(Value, PipelineView)>, ClientFault> {
     if let Some(name) = pipeline {
         let answer = session.api.pipeline(name).await?;
@@ -75,7 +75,7 @@ async fn look(pipeline: Option<&str>, session: &Session) -> Result<Vec<(Value, P
     Ok(jsons.unwrap_or_default().into_iter().zip(answer.view.pipelines).collect())
 }
 
-/// What a pipeline looks like now.
+/// Prints the current state of a pipeline.
 pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> Result<(), Failed> {
     if out.is_json() {
         return out.json(json);
@@ -108,7 +108,7 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
     recent(view).map_or(Ok(()), |recent| out.line(&format!("  {recent}")))
 }
 
-/// What waits and what is dead.
+/// The counts of pending messages and letters.
 fn standing(view: &PipelineView, now: Time) -> String {
     let oldest =
         |at: Option<Instant>| at.map(|at| format!(" (oldest {})", age::since(now, at.0))).unwrap_or_default();
@@ -135,7 +135,7 @@ fn oldest_age(at: Option<Time>, now: Time) -> String {
     at.map_or_else(|| "-".to_owned(), |at| age::since(now, at))
 }
 
-/// What was done since the processor started.
+/// The counts since the processor started.
 fn done(view: &PipelineView) -> String {
     [
         format!("since start: succeeded {}", count(view.succeeded)),
@@ -146,7 +146,7 @@ fn done(view: &PipelineView) -> String {
     .join("   ")
 }
 
-/// How quick it was lately and what failed, if anything was done. The time that messages were held is kept apart.
+/// Recent latencies and failures, if there was any work. The time that messages were held is shown separately.
 fn recent(view: &PipelineView) -> Option<String> {
     let Recent { window_s, held, failed_replayed, .. } = view.recent;
     let named = |name: &str, ms: Option<f64>| ms.map(|ms| format!("{name} {}", milliseconds(ms)));

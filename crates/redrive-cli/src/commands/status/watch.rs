@@ -1,5 +1,5 @@
-//! `redrive status --watch`: what changed, every second, until ^C. One line of one pipeline; of several a block under the
-//! time, so that their lines do not mix.
+//! `redrive status --watch`: the changes every second until ^C. One line for one pipeline; for several, a block under
+//! the time, so that their lines do not mix.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::output::{Output, count, instant, percent};
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Every pipeline as it was at the last look.
+/// Every pipeline at the previous poll.
 type Before = BTreeMap<String, (Instant, PipelineView)>;
 
 pub async fn run(pipeline: Option<&str>, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
@@ -36,7 +36,7 @@ pub async fn run(pipeline: Option<&str>, session: &Session, out: &mut Output) ->
                 let seen = Instant::now();
                 before = views.into_iter().map(|view| (view.name.clone(), (seen, view))).collect();
             }
-            // The first look has to succeed; after that a processor may be restarted under our eyes.
+            // The first poll has to succeed; after that the processor may be restarted meanwhile.
             Err(fault) if fault.may_pass() && !before.is_empty() => {
                 if !away {
                     out.note(&format!("{}  {fault}", instant::clock(session.now())));
@@ -52,14 +52,14 @@ pub async fn run(pipeline: Option<&str>, session: &Session, out: &mut Output) ->
     }
 }
 
-/// What is shown after one look.
+/// The output of one poll.
 fn frame(views: &[PipelineView], before: &Before, (seen, now): (Instant, Time), named: bool) -> Vec<String> {
     let clock = instant::clock(now);
     let width = views.iter().map(|view| view.name.chars().count()).max().unwrap_or(0);
     let of = |view: &PipelineView| {
         let earlier = before.get(&view.name);
         let mut lines = news(earlier.map(|(_, earlier)| earlier), view);
-        // A rate needs two looks.
+        // A rate needs two polls.
         if let Some((at, earlier)) = earlier {
             lines.push(line(earlier, view, seen - *at));
             lines.extend(outcome(earlier, view));
@@ -77,7 +77,7 @@ fn frame(views: &[PipelineView], before: &Before, (seen, now): (Instant, Time), 
     }
 }
 
-/// What happened to the health of the sink since the last look, and what needs attention that did not then.
+/// Health changes of the sink since the previous poll, and new notices.
 fn news(earlier: Option<&PipelineView>, view: &PipelineView) -> Vec<String> {
     let known = |subject: Subject| {
         earlier.is_some_and(|earlier| earlier.attention.iter().any(|notice| notice.subject == subject))
@@ -91,16 +91,16 @@ fn news(earlier: Option<&PipelineView>, view: &PipelineView) -> Vec<String> {
     changes.chain(notices).collect()
 }
 
-/// What an outage came to, when it has come to its end.
+/// The effect of an outage, when it has just ended.
 fn outcome(earlier: &PipelineView, view: &PipelineView) -> Option<String> {
     let is_over = |view: &PipelineView| view.health.incident.as_ref().is_some_and(|incident| incident.over);
     let is_news = is_over(view) && !is_over(earlier);
     is_news.then(|| health::incident(&view.health)).flatten()
 }
 
-/// One line: what was sent between two looks, how much of it failed and how, what waits, and why it does.
+/// One line: messages sent between two polls, failures and their kinds, waiting messages and the reason.
 fn line(earlier: &PipelineView, view: &PipelineView, span: Duration) -> String {
-    // Counters start anew with the processor; a difference below zero is a restart.
+    // Counters restart with the processor; a negative difference means a restart.
     let sent = view.attempts.saturating_sub(earlier.attempts);
     let succeeded = view.succeeded.saturating_sub(earlier.succeeded);
     let per_second = sent as f64 / span.as_secs_f64().max(0.001);

@@ -1,4 +1,4 @@
-//! Changes of subscriptions: flags, purges and their undoing, stored subscriptions.
+//! Changes of subscriptions: flags, purges, undo, and stored subscriptions.
 
 use std::io::Read as _;
 
@@ -10,7 +10,7 @@ use crate::client::Session;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
-/// No subscription is longer.
+/// A subscription is never larger.
 const INPUT_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub struct RegisterArgs {
     pub subscription: String,
 }
 
-/// `flag` or `purge`.
+/// Flags or purges an endpoint; `word` is `flag` or `purge`.
 pub async fn mark(args: &MarkArgs, word: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let endpoint = NamedSubscription { id: args.id.clone(), reason: Some(args.reason.clone()) };
     list::write(&session.api.subscription_mark(&args.pipeline, word, &endpoint).await?, session, out)

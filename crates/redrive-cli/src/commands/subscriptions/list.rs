@@ -1,4 +1,4 @@
-//! What is known of subscriptions: counts, rows, keys.
+//! Lists subscriptions: counts, rows, keys.
 
 use redrive_api::{SubscriptionPage, SubscriptionView};
 use serde::Deserialize as _;
@@ -9,7 +9,7 @@ use crate::client::{ApiAnswer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, age, count, safe};
 
-/// Rows asked for in one request.
+/// The number of rows per request.
 const PAGE: u32 = 500;
 const LIMIT_DEFAULT: u32 = 20;
 const REASON_CHARS: usize = 60;
@@ -64,7 +64,7 @@ pub async fn summary(pipeline: &str, session: &Session, out: &mut Output) -> Res
     Ok(exit(page))
 }
 
-/// Bad if somebody has to look at it.
+/// Bad if something needs attention.
 fn exit(page: &SubscriptionPage<Value>) -> Exit {
     let lost = page.unwritten + page.without_key + page.damaged;
     let is_bad = page.stopped.is_some() || page.full || lost > 0;
@@ -186,12 +186,12 @@ pub async fn keys(pipeline: &str, session: &Session, out: &mut Output) -> Result
     Ok(Exit::Ok)
 }
 
-/// The stored subscriptions of an endpoint.
+/// The ids of an endpoint's stored subscriptions.
 fn ids(ids: &[String]) -> String {
     if ids.is_empty() { "-".to_owned() } else { safe::short(&ids.join(", "), ID_CHARS) }
 }
 
-/// One endpoint, as a table of one row.
+/// Prints one endpoint as a table with one row.
 pub fn write(
     answer: &ApiAnswer<SubscriptionView>,
     session: &Session,

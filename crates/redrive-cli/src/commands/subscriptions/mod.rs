@@ -1,4 +1,4 @@
-//! `redrive subscriptions`: which endpoints of a push pipeline are alive, and what to do about the others.
+//! `redrive subscriptions`: which endpoints of a push pipeline are active, and how to handle the others.
 
 mod change;
 mod list;

@@ -1,6 +1,6 @@
-//! `[[alert]]`: who is notified when something is wrong.
+//! `[[alert]]`: whom to notify when something is wrong.
 //!
-//! - `table`: what one table says; [`target`]: where a notice goes, also one about purged subscriptions
+//! - `table`: reads one table; [`target`]: the destination of a notice, also of one about purged subscriptions
 
 mod table;
 pub mod target;

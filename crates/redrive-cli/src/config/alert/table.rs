@@ -1,4 +1,4 @@
-//! `[[alert]]`: who is notified when something is wrong, without Prometheus. Plain data; the service sends.
+//! `[[alert]]`: whom to notify when something is wrong, without Prometheus. Plain data; the service sends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,16 +20,16 @@ use super::target::AlertTarget;
 const EVERY_DEFAULT: Duration = Duration::from_mins(15);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Who is notified of what, and how often.
+/// Whom to notify of what, and how often.
 #[derive(Clone, Debug)]
 pub struct AlertConfig {
     pub on: Vec<AlertKind>,
-    /// Which pipelines; never empty.
+    /// The pipelines it covers; never empty.
     pub pipelines: Vec<String>,
     pub to: AlertTarget,
-    /// The least time between two notifications of the same alert.
+    /// The minimum time between two notifications of the same alert.
     pub every: Duration,
-    /// How long sending one notification may take.
+    /// The time limit for sending one notification.
     pub timeout: Duration,
     pub limits: Limits,
     /// Where each given value came from.
@@ -37,12 +37,12 @@ pub struct AlertConfig {
 }
 
 impl AlertConfig {
-    /// The options of the sink that sends, if it is a webhook.
+    /// The options of the sink that sends, if the target is a webhook.
     pub fn options(&self) -> Option<WebhookOptions> {
         self.to.options(self.timeout)
     }
 
-    /// What one table says; `None` if it says not enough. `names` are those of the pipelines.
+    /// Reads one table; `None` if it is incomplete. `names` are those of the pipelines.
     pub(in super::super) fn read(
         reader: &mut SettingReader,
         (section, at): (&Section<'_>, &At),
@@ -67,7 +67,7 @@ impl AlertConfig {
 }
 
 impl AlertConfig {
-    /// Every value that holds, as TOML, without secrets.
+    /// All effective values, as TOML, without secrets.
     pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
         let list = |words: &mut dyn Iterator<Item = &str>| {
             let words: Vec<String> = words.map(quoted).collect();
@@ -86,7 +86,7 @@ impl AlertConfig {
                     values.push(("headers", format!("{{ {} }}", headers.join(", "))));
                 }
             }
-            // Its arguments may be anything.
+            // The arguments may contain secrets.
             AlertTarget::Command(words) => {
                 let program = words.first().map(String::as_str).into_iter();
                 let rest = (words.len() > 1).then_some("…");
@@ -208,7 +208,7 @@ fn target(reader: &mut SettingReader, section: &Section<'_>, at: &At) -> Option<
 
 fn target_faults(to: &AlertTarget, timeout: Duration, at: &At) -> Vec<Fault> {
     let of_sink = |fault: &SinkFault| {
-        // The sink's own word for its address is `url`.
+        // The sink calls its address `url`.
         let key = if fault.key == "url" { "webhook" } else { fault.key.as_str() };
         let problem = fault.problem.replace("`url`", "`webhook`");
         let fix = in_table(&fault.fix, |name| if name == "url" { key.to_owned() } else { name.to_owned() });

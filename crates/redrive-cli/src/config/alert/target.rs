@@ -1,4 +1,4 @@
-//! Where a notice goes: an address that gets a POST, or a program.
+//! The destination of a notice: an address that gets a POST, or a program.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use redrive_sinks::{Secret, WebhookOptions};
 
 use super::super::headers::HeaderConfig;
 
-/// Where notices go.
+/// The destination of notices.
 #[derive(Clone, Debug)]
 pub enum AlertTarget {
     /// A POST with the notice as JSON. The address of a chat service is a secret.
     Webhook { url: Secret, headers: Vec<HeaderConfig> },
-    /// A program and its arguments; the notice is its standard input.
+    /// A program and its arguments; it gets the notice on standard input.
     Command(Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! `[[alert]]`, as it is declared.
+//! The declaration of `[[alert]]`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redrive_server::alerts::AlertKind;
 use super::form::Form::{Address, Command, Open, Span, Text, Texts, Whole, WordListOf};
 use super::table::{Header, Setting, SettingTable};
 
-/// More is a mistake, not a number.
+/// Larger numbers are mistakes.
 const NUMBER_MAX: u64 = 1_000_000_000_000;
 const SECOND: Duration = Duration::from_secs(1);
 const MONTH: Duration = Duration::from_hours(24 * 31);

@@ -1,5 +1,5 @@
-//! `[engine]` and what it passes on to librdkafka, as they are declared. A table below `[engine]` is for the engine of its
-//! name.
+//! The declarations of `[engine]` and of the settings passed on to librdkafka. A table below `[engine]` belongs to the
+//! engine of that name.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The form of a value: which ones can be read, and how JSON Schema describes it.
+//! The form of a value: which values can be read, and how JSON Schema describes them.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 const DURATION: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 const SHARE: &str = "^[0-9]{1,5}(\\.[0-9]{1,2})?%$";
 
-/// A bound that is none: a longer duration cannot be written.
+/// Stands for no upper bound: a longer duration cannot be written.
 pub(in super::super) const FOREVER: Duration = Duration::from_millis(u64::MAX);
-/// From here on numbers are bounded against mistakes only, which is not worth a word.
+/// Bounds from here on only catch mistakes, so they are not mentioned.
 const MISTAKE: u64 = 1_000_000;
 
-/// What a value looks like.
+/// The form of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     Text,
     /// The path of a file or directory.
     File,
-    /// A URL. It may hold a secret, so the line it stands in is never shown.
+    /// A URL. It may contain a secret, so its line is never shown.
     Address,
-    /// A program and its arguments; they may hold secrets too.
+    /// A program and its arguments; they may contain secrets too.
     Command,
     /// `json:POINTER` or `header:NAME`.
     Pick,
-    /// One of these words, as the enum lists them that they become.
+    /// One of these words, as listed by the enum that they are parsed into.
     Words(fn() -> Vec<&'static str>),
     /// A list of such words.
     WordListOf(fn() -> Vec<&'static str>),
@@ -39,7 +39,7 @@ pub enum Form {
     Spans(Duration, Duration),
     /// `20%`, up to 100%.
     Share,
-    /// `20/s`, from the first to the second a second.
+    /// `20/s`, from the first to the second number per second.
     Rate(f64, f64),
     /// A whole number from the first to the second.
     Whole(u64, u64),
@@ -48,19 +48,19 @@ pub enum Form {
     Switch,
     /// A table whose keys are the user's own.
     Open(&'static Form),
-    /// A table that is declared with its keys, here written in one line.
+    /// A table declared with its keys, written inline.
     Inline,
     /// Any of these.
     Any(&'static [Form]),
 }
 
-/// The words of pairs as [`one_of`](super::super::reader::SettingReader::one_of) reads them.
+/// The words of the pairs that [`one_of`](super::super::reader::SettingReader::one_of) takes.
 pub(in super::super) fn words<T>(pairs: &[(&'static str, T)]) -> Vec<&'static str> {
     pairs.iter().map(|(word, _)| *word).collect()
 }
 
 impl Form {
-    /// Whether a line with such a value may appear in a message.
+    /// Whether a message may show a line with such a value.
     pub(in super::super) fn is_plain(self) -> bool {
         match self {
             Self::Address | Self::Command | Self::Open(_) | Self::Inline => false,
@@ -85,7 +85,7 @@ impl Form {
         }
     }
 
-    /// The bounds in words, where there are any: `1s to 31d`.
+    /// The bounds in words, if there are any: `1s to 31d`.
     pub(super) fn bounds_text(self) -> Option<String> {
         let (min, max) = match self {
             Self::Whole(min, max) => {
@@ -119,7 +119,7 @@ impl Form {
         }
     }
 
-    /// As JSON Schema says it.
+    /// The JSON Schema of this form.
     pub(in super::super) fn schema(self) -> Value {
         match self {
             Self::Text | Self::File | Self::Address | Self::Rate(..) => json!({"type": "string"}),

@@ -1,7 +1,7 @@
-//! Every setting there is, declared once: its name, the form of its value, its default or an example, and a sentence.
+//! Every setting, declared once: its name, the form of its value, its default or an example, and a sentence.
 //!
-//! From this follow the keys that are read, their bounds and words, the flags, the default file, its reference page and the
-//! schema for editors. Tables of sinks are declared with each sink.
+//! The keys that are read, their bounds and words, the flags, the default file, its reference page and the schema for
+//! editors derive from this. Tables of sinks are declared with each sink.
 
 mod alert;
 mod engine;
@@ -14,6 +14,6 @@ pub use form::Form;
 pub(super) use form::words;
 pub use table::{Header, Setting, SettingTable, Shown};
 
-/// All tables but those of sinks, in the order of the default file. Sinks stand between the last two.
+/// All tables except those of sinks, in the order of the default file. Sinks go between the last two.
 pub(super) const BEFORE_SINKS: &[&[SettingTable]] = &[engine::TABLES, server::TABLES, pipeline::TABLES];
 pub(super) const AFTER_SINKS: &[&[SettingTable]] = &[alert::TABLES];

@@ -1,4 +1,4 @@
-//! `[[pipeline]]` and the tables below it but those of sinks, as they are declared.
+//! The declarations of `[[pipeline]]` and its subtables, except those of sinks.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use super::form::Form::{
 use super::form::{FOREVER, words};
 use super::table::{Header, Setting, SettingTable};
 
-/// More is a mistake, not a number.
+/// Larger numbers are mistakes.
 const NUMBER_MAX: u64 = 1_000_000;
-/// The shortest time that is not none.
+/// The shortest time above zero.
 const TICK: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_hours(24 * 366);
 

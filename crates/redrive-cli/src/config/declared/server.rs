@@ -1,4 +1,4 @@
-//! `[server]` and its tokens, as they are declared.
+//! The declarations of `[server]` and its tokens.
 
 use redrive_server::Scope;
 

@@ -1,14 +1,14 @@
-//! A table of the configuration and its settings, as they are declared.
+//! How a table of the configuration and its settings are declared.
 
 use super::form::Form;
 
 /// One table, and the keys it takes.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingTable {
-    /// As in the file: `pipeline.sink.webhook`.
+    /// The path as in the file: `pipeline.sink.webhook`.
     pub path: &'static str,
     pub header: Header,
-    /// What the default file says behind its header.
+    /// The comment after its header in the default file.
     pub about: &'static str,
     pub settings: &'static [Setting],
 }
@@ -16,9 +16,9 @@ pub struct SettingTable {
 /// How the header of a table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// `[path]`, in force in the default file.
+    /// `[path]`, active in the default file.
     Active,
-    /// `[[path]]`, in force in the default file.
+    /// `[[path]]`, active in the default file.
     ActiveList,
     /// `[path]`, as a comment.
     Example,
@@ -34,20 +34,20 @@ pub struct Setting {
     pub key: &'static str,
     pub form: Form,
     pub shown: Shown,
-    /// What it is, in a sentence, without what [`Self::help`] adds.
+    /// Its description, in a sentence, without the parts that [`Self::help`] adds.
     pub about: &'static str,
-    /// The kind of engine that it is for, where it is not for all of them.
+    /// The kind of engine it applies to, if not to all.
     pub only: Option<&'static str>,
-    /// The flag of `redrive processor` that sets it, and what the help calls its value.
+    /// The flag of `redrive processor` that sets it, and the name of its value in the help.
     pub flag: Option<(&'static str, &'static str)>,
 }
 
-/// What the default file shows as the value, in TOML.
+/// The value that the default file shows, in TOML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// What holds, unless set. The default file shows it as a comment where it shows the table as one.
+    /// The default. Commented out where the default file comments out the table.
     Default(&'static str),
-    /// As a comment.
+    /// An example, commented out.
     Example(&'static str),
 }
 
@@ -86,13 +86,13 @@ impl Setting {
         Self { key, form, shown: Shown::Default(value), about, only: None, flag: None }
     }
 
-    /// A setting without one; the default file shows an example.
+    /// A setting without a default; the default file shows an example.
     pub const fn example(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
         Self { key, form, shown: Shown::Example(value), about, only: None, flag: None }
     }
 
-    /// The sentence with what the declaration says besides: the words that are accepted, unless the sentence explains them
-    /// one by one, the bounds, and the engine.
+    /// The description with further parts of the declaration: the accepted words, unless the description explains each
+    /// of them, the bounds, and the engine.
     pub fn help(&self) -> String {
         let (what, rest) = self.about.split_once("; ").unwrap_or((self.about, ""));
         let mut help = what.to_owned();
@@ -115,7 +115,7 @@ impl Setting {
         Self { only: Some(engine), ..self }
     }
 
-    /// The same setting, with a flag that sets it too.
+    /// The same setting, which a flag sets too.
     #[must_use]
     pub const fn flag(self, name: &'static str, value: &'static str) -> Self {
         Self { flag: Some((name, value)), ..self }

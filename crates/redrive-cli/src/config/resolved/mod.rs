@@ -1,4 +1,4 @@
-//! Every value that holds, and where it came from: what `config show` and `check --explain` print.
+//! All effective values and their origins: what `config show` and `check --explain` print.
 
 mod pipeline;
 
@@ -11,12 +11,12 @@ use super::source::Source;
 use super::tree::At;
 use super::words::quoted;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueOrigin {
     Default,
     Profile(&'static str),
-    /// It follows from another setting.
+    /// Derived from another setting.
     Follows(&'static str),
     /// `redrive.toml:14`
     File(String),
@@ -48,13 +48,13 @@ pub struct Resolved {
 /// A table with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedTable {
-    /// The line that begins it: `[engine]`, `[[pipeline]]`.
+    /// Its header line: `[engine]`, `[[pipeline]]`.
     pub header: String,
     pub lines: Vec<Resolved>,
 }
 
 impl ResolvedTable {
-    /// The values of a table, each with the origin of its key.
+    /// Lists the values of a table, each with the origin of its key.
     fn of(
         header: impl Into<String>,
         values: Vec<(&'static str, String)>,
@@ -64,7 +64,7 @@ impl ResolvedTable {
         Self { header: header.into(), lines: values.into_iter().map(line).collect() }
     }
 
-    /// As TOML, with the origin of every value behind it if that is wanted.
+    /// Formats the table as TOML, with the origin of every value if requested.
     pub fn text(&self, origin: bool) -> Vec<String> {
         let settings: Vec<String> =
             self.lines.iter().map(|line| format!("{} = {}", line.key, line.value)).collect();
@@ -90,12 +90,12 @@ impl ResolvedTable {
 }
 
 impl Config {
-    /// Everything that holds, table by table. Each value is shown by the file that reads it.
+    /// All effective values, table by table. Each file formats the values that it reads.
     pub fn resolved(&self) -> Vec<ResolvedTable> {
         let source = self.source.as_ref();
         let given = |key: &str| self.given.get(key).map(|at| place(at, source));
         let origin = |key: &str| match key {
-            // Two names of one setting.
+            // Two names for one setting.
             "engine.state_dir" => given(key).or_else(|| given("engine.dir")),
             key => given(key),
         };
@@ -108,7 +108,7 @@ impl Config {
         for passed in self.engine.kafka.iter().flat_map(|kafka| &kafka.passed_on) {
             let key = format!("kafka.{}", quoted(&passed.key));
             let origin = origin(&format!("engine.{key}"));
-            // Never a value: it may be a secret.
+            // The value is never shown: it may be a secret.
             engine.lines.push(Resolved { key, value: "\"…\"".to_owned(), origin });
         }
         let server = ResolvedTable::of("[server]", self.server.values(), of_table("server"));

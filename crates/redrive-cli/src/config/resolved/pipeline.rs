@@ -1,4 +1,4 @@
-//! Every value of a pipeline, and what was set over its profile.
+//! All values of a pipeline, and the settings that override its profile.
 
 use redrive_core::duration::print;
 use redrive_core::policy::{BudgetRate, SCALARS};
@@ -14,13 +14,13 @@ use super::super::words::quoted;
 use super::{ResolvedTable, ValueOrigin, place};
 
 impl PipelineConfig {
-    /// The profile that the rest is laid over.
+    /// The profile that the settings override.
     pub fn profile(&self) -> &'static Profile {
         let name = self.settings.profile.as_deref().unwrap_or(profiles::DEFAULT);
         profiles::find(name).unwrap_or(&profiles::ALL[0])
     }
 
-    /// Every value of this pipeline, in the order of the declaration.
+    /// All values of this pipeline, in the order of the declaration.
     pub fn resolved(&self, source: Option<&Source>) -> Vec<ResolvedTable> {
         // A key or anything below it.
         let given = |key: &str| {
@@ -62,7 +62,7 @@ impl PipelineConfig {
         tables
     }
 
-    /// What holds of the policy, as TOML.
+    /// The effective values of the policy, as TOML.
     fn policy_values(&self) -> Vec<(&'static str, String)> {
         let policy = &self.policy;
         let mut values =
@@ -107,7 +107,7 @@ impl PipelineConfig {
         values
     }
 
-    /// Where a value comes from that was not given under its own key.
+    /// The origin of a value that was not given under its own key.
     fn origin_unless_given(&self, key: &str) -> ValueOrigin {
         let (settings, profile) = (&self.settings, PolicySettings::from(self.profile()));
         let is_of_profile = match key {
@@ -121,7 +121,7 @@ impl PipelineConfig {
         if is_of_profile { ValueOrigin::Profile(self.profile().name) } else { ValueOrigin::Default }
     }
 
-    /// What was set over the profile, for the head of a report: `profile tiered, edited: retries 3`.
+    /// The settings that override the profile, for the head of a report: `profile tiered, edited: retries 3`.
     pub fn edits(&self) -> Vec<String> {
         let in_sink = |key: &str| format!("sink.{}.{key}", self.sink.kind);
         let of_policy = |key: &&String| {

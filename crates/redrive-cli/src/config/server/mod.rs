@@ -1,6 +1,6 @@
-//! `[server]`: the address of the API, who may use it, and its certificate.
+//! `[server]`: the address of the API, access to it, and its certificate.
 //!
-//! - `table`: what the table says; [`tls`]: the certificate from its files
+//! - `table`: reads the table; [`tls`]: reads the certificate files
 
 mod table;
 pub mod tls;

@@ -1,4 +1,4 @@
-//! `[server]`: the address of the API, and who may use it.
+//! `[server]`: the address of the API, and access to it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use super::tls;
 pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7333);
 
-/// A token by name; its secret is in a file.
+/// A named token; its secret is in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenConfig {
-    /// The actor in the audit.
+    /// The actor in the action log.
     pub name: String,
     pub scopes: Vec<Scope>,
     pub secret_file: PathBuf,
@@ -31,7 +31,7 @@ pub struct TokenConfig {
 pub struct ServerConfig {
     pub listen: SocketAddr,
     pub tokens: Vec<TokenConfig>,
-    /// Who may read without a token.
+    /// Whether reads need a token.
     pub reads: Reads,
     /// Certificate and key, in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -44,7 +44,8 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// `token_in_environment`: whether `REDRIVE_TOKEN` or `--token-file` gives one, which counts as a token.
+    /// Reads the table. `token_in_environment` says whether `REDRIVE_TOKEN` or `--token-file` provides a token, which
+    /// counts.
     pub(in super::super) fn read(
         reader: &mut SettingReader,
         section: &Section<'_>,
@@ -115,7 +116,7 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
-    /// Every value that holds, as TOML.
+    /// All effective values, as TOML.
     pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
         let mut values = vec![("listen", quoted(&self.listen.to_string()))];
         if let Some((name, _)) = READS.into_iter().find(|(_, reads)| *reads == self.reads) {
@@ -130,7 +131,7 @@ impl ServerConfig {
 }
 
 impl TokenConfig {
-    /// Every value that holds, as TOML; the secret is in a file.
+    /// All effective values, as TOML; the secret is in a file.
     pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
         let scopes: Vec<String> = self.scopes.iter().map(|scope| quoted(scope.name())).collect();
         vec![
@@ -141,7 +142,7 @@ impl TokenConfig {
     }
 }
 
-/// What `reads` may be.
+/// The values of `reads`.
 pub(in super::super) const READS: [(&str, Reads); 3] =
     [("auto", Reads::Auto), ("token", Reads::Token), ("open", Reads::Open)];
 
@@ -238,7 +239,7 @@ fn token_fault(name: &str, secret_file: &Path, at: &At) -> Option<Fault> {
     let shown = secret_file.display();
     let problem = match Secret::read(secret_file) {
         Err(error) => format!("`secret_file = \"{shown}\"` cannot be used: {}", error.problem),
-        // What it may do is checked with the text.
+        // The scope was already checked with the text.
         Ok(secret) => {
             let error = Token::new(name, secret.expose(), Scope::ALL).err()?;
             format!("`secret_file = \"{shown}\"` does not hold a usable secret: {error}")
@@ -249,7 +250,7 @@ fn token_fault(name: &str, secret_file: &Path, at: &At) -> Option<Fault> {
     Some(Fault::value("secret_file", problem, fix, at.clone()))
 }
 
-/// A path as it can be pasted into a shell.
+/// Quotes a path for pasting into a shell.
 fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -271,7 +272,7 @@ mod tests {
         }
     }
 
-    /// `openssl rand -hex 20 > short, readable by…` wrote a file `short,`.
+    /// `openssl rand -hex 20 > short, readable by…` created a file `short,`.
     #[test]
     fn the_fix_of_a_secret_is_a_command() {
         let at = At::File(0..1);

@@ -1,4 +1,4 @@
-//! `tls_cert_file` and `tls_key_file`: the certificate of the API from its files.
+//! `tls_cert_file` and `tls_key_file`: reads the certificate of the API.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use redrive_sinks::tls;
 use rustls::ServerConfig;
 
-/// Why the files cannot be used, and which key names the one at fault.
+/// Why the files cannot be used, and which key names the faulty one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFault {
     pub key: &'static str,
     pub problem: String,
 }
 
-/// What new connections are encrypted with, from a certificate chain and its private key in PEM.
+/// The TLS configuration for new connections, from a certificate chain and its private key in PEM.
 pub fn read(cert_file: &Path, key_file: &Path) -> Result<ServerConfig, TlsFault> {
     let fault = |key: &'static str, path: &Path, problem: String| TlsFault {
         key,

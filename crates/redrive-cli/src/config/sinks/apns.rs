@@ -51,7 +51,7 @@ const TABLES: &[SettingTable] = &[
 
 #[derive(Clone, Debug)]
 pub struct ApnsConfig {
-    /// `None` if what says who we are is not complete.
+    /// `None` if the credentials are incomplete.
     pub auth: Option<ApnsAuth>,
     pub url: String,
     pub topic: Option<String>,
@@ -96,7 +96,7 @@ fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     SinkRead { settings: Arc::new(settings), is_complete }
 }
 
-/// A key with its ids, or a certificate with its key.
+/// Reads a key with its ids, or a certificate with its key.
 fn auth(reader: &mut SettingReader, section: &Section<'_>) -> Option<ApnsAuth> {
     if let (Some(key), Some(certificate)) = (section.at("key_file"), section.at("certificate_file")) {
         let problem = "both `key_file` and `certificate_file` are set: use one of them";

@@ -1,4 +1,4 @@
-//! `classes` of a webhook: what an answer means, over the class table.
+//! `classes` of a webhook: overrides of the class table for answers.
 
 use redrive_core::nearest::nearest;
 use redrive_sinks::webhook::{Case, ClassTable, Meaning, Trouble};

@@ -1,4 +1,4 @@
-//! Settings that several sinks have.
+//! Settings that several sinks share.
 
 use std::time::Duration;
 

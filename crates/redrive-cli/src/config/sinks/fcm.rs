@@ -46,7 +46,7 @@ const TABLES: &[SettingTable] = &[
 #[derive(Clone, Debug)]
 pub struct FcmConfig {
     pub service_account_file: PathBuf,
-    /// As written. It was checked.
+    /// As written; already validated.
     pub rate: Option<String>,
     pub url: String,
     pub connections: Option<u32>,

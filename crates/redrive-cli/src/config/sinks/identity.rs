@@ -1,4 +1,5 @@
-//! Who a webhook's requests come from: signatures, client certificate, `[pipeline.sink.webhook.auth]`, and their format.
+//! How a webhook identifies itself: signatures, client certificate, `[pipeline.sink.webhook.auth]`; and the request
+//! format.
 
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ pub(super) enum AuthKind {
     OAuth2,
 }
 
-/// A kind of authentication and the keys it needs. `scopes` is the only one that may be left out.
+/// The kinds of authentication by name.
 pub(super) const KINDS: [(&str, AuthKind); 3] =
     [("basic", AuthKind::Basic), ("bearer", AuthKind::Bearer), ("oauth2", AuthKind::OAuth2)];
 
@@ -65,7 +66,7 @@ impl Identity {
         options.format = self.format;
     }
 
-    /// Every value that holds, as TOML.
+    /// All effective values, as TOML.
     pub(super) fn values(&self) -> Vec<(&'static str, String)> {
         let path = |path: &PathBuf| quoted(&path.display().to_string());
         let mut values = Vec::new();
@@ -132,7 +133,7 @@ fn signing(reader: &mut SettingReader, section: &Section<'_>) -> Signing {
     signing
 }
 
-/// A program and its arguments.
+/// Reads a program and its arguments.
 fn command(reader: &mut SettingReader, section: &Section<'_>) -> Vec<String> {
     let words = reader.texts(section, "endpoint_secret_command").map(|set| set.value).unwrap_or_default();
     words.into_iter().map(|set| set.value).collect()
@@ -224,7 +225,7 @@ fn auth(reader: &mut SettingReader, section: &Section<'_>) -> Option<Auth> {
     }
 }
 
-/// The file of a secret; a world-readable one gets a warning.
+/// Reads the path of a secret file; a world-readable one gets a warning.
 fn secret_file(reader: &mut SettingReader, section: &Section<'_>, key: &str) -> Option<PathBuf> {
     let set = reader.text(section, key)?;
     let (name, path) = (section.name(key), PathBuf::from(&set.value));

@@ -1,4 +1,4 @@
-//! What the configuration knows of a sink: its name, its tables, how they are read, and what was read.
+//! A sink in the configuration: its name, its tables, how they are read, and the result.
 
 use std::any::Any;
 use std::fmt;
@@ -13,12 +13,12 @@ use super::super::alert::target::AlertTarget;
 use super::super::declared::SettingTable;
 use super::super::reader::{Section, SettingReader};
 
-/// One kind of sink as the configuration knows it.
+/// One kind of sink in the configuration.
 #[derive(Clone, Copy)]
 pub struct SinkKind {
-    /// The word in `[pipeline.sink.NAME]`.
+    /// The name in `[pipeline.sink.NAME]`.
     pub name: &'static str,
-    /// Its table and those below it, with every setting.
+    /// Its table and subtables, with every setting.
     pub tables: &'static [SettingTable],
     pub(in super::super) read: fn(&mut SettingReader, &Section<'_>) -> SinkRead,
 }
@@ -29,69 +29,69 @@ impl fmt::Debug for SinkKind {
     }
 }
 
-/// What was read of a sink's table.
+/// The result of reading a sink's table.
 pub(in super::super) struct SinkRead {
     pub(in super::super) settings: Arc<dyn SinkSettings>,
-    /// Whether it says where messages go. If it does not, a place-holder does, so that the rest can be checked in the
-    /// same run.
+    /// Whether it sets the destination of messages. If not, a placeholder is used, so that the rest can be checked in
+    /// the same run.
     pub(in super::super) is_complete: bool,
 }
 
 /// The settings of one sink. Plain data until [`Self::build`].
 pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
-    /// All that is wrong and that the text alone does not show. Reads the files that are named, and connects to nothing.
-    /// `timeout` is the pipeline's, where it is known.
+    /// All faults that the text alone does not show. Reads the named files, and connects to nothing. `timeout` is the
+    /// pipeline's, if known.
     fn check(&self, timeout: Option<Duration>) -> Vec<SinkFault>;
 
-    /// The sink, ready to be called.
+    /// Builds the sink, ready to be called.
     fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>>;
 
-    /// What it says about its table of subscriptions, if it has one.
+    /// The settings of its table of subscriptions, if it has one.
     fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
         None
     }
 
-    /// Where a message carries its receiver, if the sink's messages do: rules of `redact` that hold where the pipeline sets
-    /// none.
+    /// Where a message carries its receiver, if the sink's messages do: default rules of `redact` for pipelines that
+    /// set none.
     fn receivers(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Every value that holds, as TOML, without secrets.
+    /// All effective values, as TOML, without secrets.
     fn values(&self) -> Vec<(&'static str, String)>;
 
-    /// What `redrive check` can call to see whether the receiver is there.
+    /// What `redrive check` can call to test whether the receiver is reachable.
     fn reachable_at(&self) -> ReachableAt<'_>;
 }
 
-/// What a sink gets from the pipeline that it belongs to.
+/// What a sink gets from its pipeline.
 #[derive(Clone, Debug)]
 pub struct SinkParts {
     /// The time limit of an attempt.
     pub timeout: Duration,
-    /// Members of a JSON payload that the pipeline reads, for sinks whose messages have a form of their own.
+    /// Members of a JSON payload that the pipeline reads, for sinks that define their own message format.
     pub other_members: Vec<String>,
-    /// The key of endpoint hashes where the settings name none.
+    /// The key of endpoint hashes, if the settings name none.
     pub hash_key: Option<Secret>,
-    /// The table of a sink with [`SinkSettings::subscriptions`].
+    /// The table, for a sink with [`SinkSettings::subscriptions`].
     pub subscriptions: Option<Subscriptions>,
 }
 
-/// What the settings of a sink say about its table of subscriptions.
+/// The settings of a sink's table of subscriptions.
 #[derive(Clone, Copy, Debug)]
 pub struct SubscriptionSettings<'a> {
     pub purge: Purge,
-    /// Whether they name the key of the hashes in it.
+    /// Whether they name the key of its hashes.
     pub has_hash_key: bool,
-    /// Who is notified of purges.
+    /// Whom to notify of purges.
     pub on_purged: Option<&'a AlertTarget>,
 }
 
-/// What to call to see whether the receiver is there.
+/// What to call to test whether the receiver is reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReachableAt<'a> {
     Url(&'a str),
-    /// Nothing can be called; why.
+    /// Nothing can be called, and why.
     Nobody(&'static str),
 }
 

@@ -1,8 +1,10 @@
-//! `[pipeline.sink.NAME]`: which sinks there are, and what each one's settings mean.
+//! `[pipeline.sink.NAME]`: all sinks and their settings.
 //!
-//! - [`kind`]: what every sink's settings can do; [`registry`]: one line per sink; `section`: the one that a pipeline names
-//! - [`webhook`] with `webhook_settings`, `classes` and [`identity`], [`stdout`], [`webpush`], [`apns`], [`fcm`]: the settings of one sink each
-//! - `common`: settings that several sinks have; `push`: what the three push sinks have in common
+//! - [`kind`]: the interface of every sink's settings; [`registry`]: one line per sink; `section`: selects the one that
+//!   a pipeline names
+//! - [`webhook`] with `webhook_settings`, `classes` and [`identity`], [`stdout`], [`webpush`], [`apns`], [`fcm`]: the
+//!   settings of one sink each
+//! - `common`: settings that several sinks share; `push`: what the three push sinks have in common
 
 pub mod apns;
 mod classes;

@@ -1,4 +1,4 @@
-//! What the tables of the push sinks have in common: certificates, the hash key, purging, overrides of the class table.
+//! Shared settings of the push sinks: certificates, the hash key, purging, overrides of the class table.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::super::tree::Data;
 use super::super::words::{quoted, without_path};
 use super::kind::SubscriptionSettings;
 
-/// Only checked with: how long one call may take.
+/// The timeout of one call, used only for checks.
 const ON_PURGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings that every push sink has.
@@ -26,7 +26,7 @@ pub struct PushSettings {
     hash_key_file: Option<PathBuf>,
     purge: Option<Purge>,
     on_purged: Option<AlertTarget>,
-    /// As written. Whether each is a row of the service is for the sink to say.
+    /// As written. The sink checks whether each is a row of the service.
     classes: Vec<(String, String)>,
 }
 
@@ -41,7 +41,7 @@ impl PushSettings {
         }
     }
 
-    /// The class table of a service, with what was set over it.
+    /// The class table of a service, with overrides.
     pub(super) fn class_table(&self, rows: Rows) -> Result<PushClasses, Vec<SinkFault>> {
         let own = self.classes.iter().map(|(case, meaning)| (case.as_str(), meaning.as_str()));
         PushClasses::from_settings(rows, own)
@@ -57,7 +57,7 @@ impl PushSettings {
         SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() }
     }
 
-    /// As `config show` prints them.
+    /// The values as `config show` prints them.
     pub(super) fn values(&self) -> Vec<(&'static str, String)> {
         let mut values = vec![("purge", quoted(self.purge.unwrap_or_default().name()))];
         values.extend(self.ca_file.iter().map(|path| ("ca_file", shown(path))));
@@ -68,7 +68,7 @@ impl PushSettings {
     }
 }
 
-/// A setting that has to be there. Says what to write if it is not.
+/// Reads a required setting, and reports an example if it is missing.
 pub(super) fn required(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -85,7 +85,7 @@ pub(super) fn required(
     reader.text(section, key).map(|set| set.value)
 }
 
-/// Warns of a file with a secret that every user of the machine may read.
+/// Warns about a secret file that every user of the machine may read.
 pub(super) fn secret_file(reader: &mut SettingReader, section: &Section<'_>, key: &str, path: &Path) {
     let Some(at) = section.at(key) else { return };
     let (name, path) = (section.name(key), path.to_owned());
@@ -93,7 +93,7 @@ pub(super) fn secret_file(reader: &mut SettingReader, section: &Section<'_>, key
     reader.named.push(Named::new(section.part_name(), look));
 }
 
-/// An optional file with a secret.
+/// Reads an optional secret file.
 pub(super) fn optional_secret_file(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -104,7 +104,7 @@ pub(super) fn optional_secret_file(
     Some(path)
 }
 
-/// `classes`, as written. Whether each is a row of the service is for the sink to say.
+/// Reads `classes` as written. The sink checks whether each is a row of the service.
 fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, String)> {
     let Some(table) = reader.table(section, "classes") else { return Vec::new() };
     let mut classes = Vec::new();
@@ -121,13 +121,13 @@ fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, St
     classes
 }
 
-/// `purge`: what happens to endpoints that a push service calls gone.
+/// Reads `purge`: how to treat endpoints that a push service reports gone.
 fn purge(reader: &mut SettingReader, section: &Section<'_>) -> Option<Purge> {
     let words = Purge::ALL.map(|purge| (purge.name(), purge));
     reader.one_of(section, "purge", &words).map(|set| set.value)
 }
 
-/// `on_purged`: an address that gets a POST, or a program with its arguments.
+/// Reads `on_purged`: an address that gets a POST, or a program with its arguments.
 fn on_purged(reader: &mut SettingReader, section: &Section<'_>) -> Option<AlertTarget> {
     let entry = section.get("on_purged")?;
     if let Data::List(_) = &entry.node.data {
@@ -162,7 +162,7 @@ fn on_purged(reader: &mut SettingReader, section: &Section<'_>) -> Option<AlertT
     Some(to)
 }
 
-/// Without what may be secret: the path of an address, the arguments of a program.
+/// The target without possible secrets: the path of an address, the arguments of a program.
 pub(super) fn shown_target(to: &AlertTarget) -> String {
     match to {
         AlertTarget::Webhook { url, .. } => quoted(&without_path(url.expose())),
@@ -173,7 +173,7 @@ pub(super) fn shown_target(to: &AlertTarget) -> String {
     }
 }
 
-/// The key of `endpoint_hash`, from its file.
+/// Reads the key of `endpoint_hash` from its file.
 pub(super) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, Vec<SinkFault>> {
     let Some(path) = path else { return Ok(None) };
     let fault = |problem: &str| {

@@ -1,4 +1,4 @@
-//! Every sink there is: one line each. `pipeline` reads the one that a pipeline names, `service` builds it.
+//! Every sink, one line each. `pipeline` reads the one that a pipeline names, `service` builds it.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ pub(in super::super) const NAMES: [&str; SINKS.len()] = {
     names
 };
 
-/// Every key there is, those of the sinks included.
+/// Every key, including those of the sinks.
 pub static KEYS: LazyLock<Keys> =
     LazyLock::new(|| Keys::with_sinks(SINKS.iter().flat_map(|sink| sink.tables.iter().copied())));
 

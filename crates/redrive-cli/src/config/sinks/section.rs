@@ -1,4 +1,4 @@
-//! The sink of a pipeline: which one it names, and where its faults belong.
+//! The sink of a pipeline: which one it names, and the locations of its faults.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::words::in_table;
 use super::kind::{SinkKind, SinkSettings};
 use super::registry::{self, SINKS};
 
-/// The one sink of a pipeline, with its table.
+/// The only sink of a pipeline, with its table.
 pub(in super::super) fn sink_section<'t>(
     reader: &mut SettingReader,
     section: &Section<'t>,
@@ -49,7 +49,8 @@ pub(in super::super) fn sink_section<'t>(
     reader.table(&sink, kind.name).map(|table| (kind, table))
 }
 
-/// The members of a group share a table of subscriptions by their hashes, so all must make the same ones.
+/// Reports hashes that would differ: the members of a group share a table of subscriptions by hash, so all must compute
+/// the same ones.
 pub(in super::super) fn shared_hashes(
     reader: &mut SettingReader,
     section: &Section<'_>,
@@ -67,14 +68,14 @@ pub(in super::super) fn shared_hashes(
     }
 }
 
-/// What the sink says about its settings, each fault under the key and at the place where it was set.
+/// Converts the sink's faults, each under its key and with the location where it was set.
 pub(in super::super) fn sink_faults(
     faults: &[SinkFault],
     kind: &str,
     is_complete: bool,
     given: &BTreeMap<String, At>,
 ) -> Vec<Fault> {
-    // No placeholder was written, and the missing value is reported already.
+    // The placeholder is not the user's value, and the missing value is already reported.
     let is_written =
         |fault: &&SinkFault| place(&fault.key, format!("sink.{kind}.{}", fault.key), given).1.is_some();
     let real = faults.iter().filter(|fault| is_complete || is_written(fault));
@@ -91,7 +92,7 @@ fn sink_fault(fault: &SinkFault, kind: &str, given: &BTreeMap<String, At>) -> Fa
 
 fn place(key: &str, inside: String, given: &BTreeMap<String, At>) -> (String, Option<At>) {
     let of_file = format!("{inside}_file");
-    // Names of headers are lower case by now; a time limit stands in the sink or in the pipeline.
+    // Header names are in lower case by now; a time limit may be in the sink or in the pipeline.
     let found = given.iter().find(|(name, _)| {
         name.eq_ignore_ascii_case(&inside)
             || name.eq_ignore_ascii_case(&of_file)

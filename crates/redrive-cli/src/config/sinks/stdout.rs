@@ -1,4 +1,4 @@
-//! `[pipeline.sink.stdout]`: print each message. It has no settings but those that every pipeline has.
+//! `[pipeline.sink.stdout]`: prints each message. It has only the settings of every pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const TABLES: &[SettingTable] = &[
     },
 ];
 
-/// There is nothing to set.
+/// Has no settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StdoutConfig;
 

@@ -1,4 +1,4 @@
-//! `[pipeline.sink.webhook]`: deliver by HTTP POST. Plain data, from which the sink is built.
+//! `[pipeline.sink.webhook]`: delivers by HTTP POST. Plain data, from which the sink is built.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ pub(super) const LIMIT_BY: [(&str, LimitBy); 3] = {
     [named(LimitBy::Endpoint), named(LimitBy::Tenant), named(LimitBy::Key)]
 };
 
-/// Where messages go.
+/// The destination of messages.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Target {
-    /// One address for all messages. It may carry credentials and is not printed.
+    /// One address for all messages. It may contain credentials and is not printed.
     Url(String),
-    /// Each message brings its own.
+    /// Each message names its own.
     Endpoint(Pick),
 }
 
@@ -57,18 +57,18 @@ pub struct WebhookConfig {
     pub ca_file: Option<PathBuf>,
     /// How requests are signed, authenticated and formatted.
     pub identity: Identity,
-    /// What the limits count together.
+    /// The unit that limits apply to.
     pub limit_by: LimitBy,
-    /// Attempts at once against one endpoint; `None`: what the sink thinks right.
+    /// Concurrent attempts against one endpoint; `None` uses the sink's default.
     pub per_endpoint: Option<u32>,
-    /// Attempts against one endpoint in a second, as written. It was checked.
+    /// Attempts per second against one endpoint, as written; already validated.
     pub per_endpoint_rate: Option<String>,
     pub allow_private_addresses: bool,
     pub hash_key_file: Option<PathBuf>,
-    /// The proxy that requests go through, and a file with `user:password` for it.
+    /// The proxy for requests. `proxy_auth_file` holds `user:password` for it.
     pub proxy: Option<String>,
     pub proxy_auth_file: Option<PathBuf>,
-    /// What an answer means, over the class table, as written: `("404", "gone")`. Each was checked.
+    /// Overrides of the class table for answers, as written: `("404", "gone")`. Already validated.
     pub classes: Vec<(String, String)>,
 }
 
@@ -203,7 +203,7 @@ impl SinkSettings for WebhookConfig {
     }
 }
 
-/// Whether all messages count together, so that there is nothing to tell apart by endpoint.
+/// Whether all messages count as one unit, so that endpoints are not told apart.
 fn counts_as_one(section: &Section<'_>, limit_by: LimitBy) -> bool {
     section.get("endpoint").is_none() && limit_by == LimitBy::Endpoint
 }
@@ -269,7 +269,7 @@ fn target(reader: &mut SettingReader, section: &Section<'_>) -> Option<Target> {
         return None;
     }
     if let Some(url) = url {
-        // The address may hold a password, so only what is wrong with it is said.
+        // The address may contain a password, so report only the problem.
         let rest = url.value.strip_prefix("http://").or_else(|| url.value.strip_prefix("https://"));
         let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
         let usable = host.is_some_and(|host| !host.is_empty() && !host.contains(char::is_whitespace))

@@ -1,4 +1,4 @@
-//! `[pipeline.sink.webhook]` and `auth` below it, as they are declared.
+//! The declarations of `[pipeline.sink.webhook]` and `auth` below it.
 
 use redrive_core::pace::RATE_MIN;
 

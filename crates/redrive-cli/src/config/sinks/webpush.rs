@@ -45,7 +45,7 @@ const TABLES: &[SettingTable] = &[
 #[derive(Clone, Debug)]
 pub struct WebPushConfig {
     pub vapid_key_file: PathBuf,
-    /// Keys that subscriptions were made with before.
+    /// Earlier keys that subscriptions were made with.
     pub previous_vapid_key_files: Vec<PathBuf>,
     pub subject: String,
     pub push: PushSettings,

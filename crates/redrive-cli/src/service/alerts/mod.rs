@@ -1,6 +1,6 @@
-//! `[[alert]]` while a processor runs: [`pills`] collects what dead letters tell, [`watch`] looks once a second and hands
-//! notices over, [`send`] gets them out. Nothing here makes a delivery wait: queues are bounded and what does not fit is
-//! dropped, and logged.
+//! `[[alert]]` while a processor runs: [`pills`] collects poison pills from dead letters, [`watch`] polls once a second
+//! and queues notices, [`send`] sends them. Nothing here delays a delivery: queues are bounded, and what does not fit
+//! is dropped and logged.
 
 pub mod pills;
 pub mod send;

@@ -1,11 +1,12 @@
-//! Poison pills between the moment they are found and the next look.
+//! Poison pills found since the last poll.
 
 use std::sync::{Mutex, PoisonError};
 
 use redrive::{DeadLetter, Time};
 use redrive_server::alerts::Pill;
 
-/// Pills waiting to be reported. Beyond it they are not reported one by one; each is a dead letter all the same.
+/// The maximum number of pills waiting to be reported. Further ones are not reported individually; each is a dead
+/// letter all the same.
 const WAITING_MAX: usize = 256;
 
 /// Filled by the pipelines' hooks, emptied once a second.
@@ -15,7 +16,7 @@ pub struct Pills {
 }
 
 impl Pills {
-    /// Remembers the letter if it is a pill. Quick: it is called for every dead letter.
+    /// Records the letter if it is a pill. Must be fast: it is called for every dead letter.
     pub fn notice(&self, letter: &DeadLetter, now: Time) {
         let Some(pill) = Pill::of(letter, now) else { return };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -24,7 +25,7 @@ impl Pills {
         }
     }
 
-    /// What was found since the last call, with the pipeline it is of.
+    /// The pills found since the last call, each with its pipeline.
     pub fn take(&self) -> Vec<(String, Pill)> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,4 @@
-//! Gets one notice out.
+//! Sends one notice.
 
 use redrive_server::alerts::Notice;
 
@@ -6,7 +6,7 @@ use crate::config::AlertConfig;
 use crate::exit::Failed;
 use crate::service::outlet::{Outlet, Post};
 
-/// Where the notices of one `[[alert]]` go.
+/// The destination of the notices of one `[[alert]]`.
 #[derive(Debug)]
 pub struct Sender(Outlet);
 
@@ -15,7 +15,7 @@ impl Sender {
         Outlet::build(&config.to, config.timeout, "alert").map(Self)
     }
 
-    /// Sends it, within the alert's timeout; otherwise what went wrong, in a few words.
+    /// Sends a notice within the alert's timeout; fails with a short description.
     pub async fn send(&self, notice: &Notice, attempt: u32) -> Result<(), String> {
         let pipeline = notice.pipeline.clone();
         let env = vec![

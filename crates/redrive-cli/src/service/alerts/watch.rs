@@ -1,4 +1,4 @@
-//! Looks at the figures once a second, and hands notifications to one sender per `[[alert]]`.
+//! Polls the figures once a second, and passes notifications to one sender per `[[alert]]`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::config::{AlertConfig, Config, EngineKind};
 use crate::exit::{Exit, Failed};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Free space is asked for less often: it is a call into the system.
+/// Free space is polled less often: it needs a system call.
 const DISK_EVERY: u64 = 10;
-/// Notices that wait for a sender that is slow.
+/// The maximum number of notices waiting for a slow sender.
 const QUEUE_MAX: usize = 64;
-/// The waits before the second and the third try of a notice.
+/// The waits before the second and the third attempt to send a notice.
 const TRY_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// How long the end of a processor waits for notices that are still to be sent.
+/// How long shutdown waits for unsent notices.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// A pipeline that is looked at.
+/// A pipeline to watch.
 #[derive(Clone, Debug)]
 pub struct Watched {
     pub handle: PipelineHandle,
     pub subscriptions: Option<Subscriptions>,
     pub replays: Replays,
     pub actions: Actions,
-    /// What is not shown of letters is not told either.
+    /// Notices redact the same values as letters.
     pub redaction: Redaction,
 }
 
-/// Alerts that run beside the pipelines.
+/// The running alerts.
 #[derive(Debug)]
 pub struct Watching {
     stop: oneshot::Sender<()>,
@@ -58,7 +58,7 @@ struct AlertLine {
 }
 
 impl Watching {
-    /// Starts looking and sending; `None` if there is no alert.
+    /// Starts polling and sending; `None` if there is no alert.
     pub fn start(
         config: &[AlertConfig],
         handles: Vec<Watched>,
@@ -82,10 +82,10 @@ impl Watching {
         Ok(Some(Self { stop, looking, sending }))
     }
 
-    /// Ends it, and gives what is still to be sent a moment.
+    /// Stops, and gives unsent notices a moment.
     pub async fn end(self) {
         drop(self.stop);
-        // A look that panicked has printed so; there is nothing left to wait for.
+        // A panic while polling was already printed; there is nothing left to wait for.
         let _ = self.looking.await;
         let sent = async {
             for sending in self.sending {
@@ -169,7 +169,7 @@ async fn send_all(sender: Sender, mut notices: mpsc::Receiver<Notice>) {
     }
 }
 
-/// Sends a notice, and tries again twice.
+/// Sends a notice, with up to two retries.
 async fn send_one(sender: &Sender, notice: &Notice) {
     let (alert, pipeline) = (notice.kind.name(), notice.pipeline.as_deref());
     let mut waits = TRY_AGAIN_AFTER.into_iter();
@@ -184,7 +184,7 @@ async fn send_one(sender: &Sender, notice: &Notice) {
     }
 }
 
-/// What to say if so little space is left that nothing is accepted any more.
+/// The notice for so little free space that nothing is accepted any more.
 fn disk_nearly_full(dir: Option<PathBuf>) -> Option<String> {
     let stat = rustix::fs::statvfs(&dir?).ok()?;
     let (free, reserve) = (stat.f_bavail.saturating_mul(stat.f_frsize), Tuning::default().reserve_bytes);
@@ -193,14 +193,14 @@ fn disk_nearly_full(dir: Option<PathBuf>) -> Option<String> {
     })
 }
 
-/// Alerts the recipients of `storage` that it failed and the process ends. Waits for it, but not for long.
+/// Tells the recipients of `storage` alerts that storage failed and the process ends. Waits for that, but not for long.
 pub fn tell_of_failed_storage(config: &Config, failed: &Failed) {
     let concerned: Vec<&AlertConfig> =
         config.alerts.iter().filter(|alert| alert.on.contains(&AlertKind::Storage)).collect();
     if failed.exit != Exit::Storage || concerned.is_empty() {
         return;
     }
-    // The runtimes of the processor may be gone, or may never have been.
+    // The runtimes of the processor may be gone, or may never have existed.
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     let now = WallClock.now();
     runtime.block_on(async {
@@ -217,7 +217,7 @@ pub fn tell_of_failed_storage(config: &Config, failed: &Failed) {
     runtime.shutdown_background();
 }
 
-/// The directory whose free space matters.
+/// The directory whose free space is watched.
 pub fn watched_dir(config: &Config) -> Option<PathBuf> {
     (config.engine.kind == EngineKind::Embedded).then(|| config.engine.dir.clone())
 }

@@ -1,8 +1,9 @@
 //! `on_purged`: announces every purge to the owner's system, so that it can forget the subscription too.
 //!
-//! At least once: a purge waits in the table of subscriptions, durably, until its announcement was accepted, over restarts
-//! and crashes. Repeats have the same id. A receiver that fails is tried less and less often and never given up; what waits
-//! for too long is shown by `status`. On Kafka the member that reads partition 0 of the source announces for all.
+//! At least once: a purge stays in the table of subscriptions, durably, until its announcement was accepted, across
+//! restarts and crashes. Repeats have the same id. A failing receiver is tried less and less often, but for ever;
+//! `status` shows purges that wait for too long. On Kafka the member that reads partition 0 of the source announces for
+//! all.
 
 mod schedule;
 
@@ -22,24 +23,24 @@ use crate::config::AlertTarget;
 use crate::exit::Failed;
 use schedule::AnnounceSchedule;
 
-/// How long one call may take.
+/// The timeout of one call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Purges that are looked at together.
+/// How many purges are processed together.
 const PAGE: usize = 100;
 
-/// Whom to tell of the purges of a pipeline.
+/// Announces the purges of a pipeline.
 #[derive(Clone, Debug)]
 pub struct OnPurged {
     pub subscriptions: Subscriptions,
     pub to: AlertTarget,
     pub handle: PipelineHandle,
-    /// The topic that the members of a group share, if there are several.
+    /// The topic that the members of a group share, if there are several members.
     pub shared_source: Option<String>,
 }
 
 impl OnPurged {
-    /// Announces what waits, and every purge from now on, one after the other.
+    /// Announces pending purges, and every later one, one at a time.
     pub fn start(self, runtime: &Runtime) -> Result<(), Failed> {
         let outlet = Outlet::build(&self.to, TIMEOUT, "on_purged")?;
         runtime.spawn(async move { self.run(&outlet).await });
@@ -50,7 +51,7 @@ impl OnPurged {
         let mut schedule = AnnounceSchedule::default();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Where the last round was stopped: the next one begins with others.
+        // Where the last round stopped: the next one begins after it.
         let mut from = None;
         loop {
             looks.tick().await;
@@ -58,7 +59,7 @@ impl OnPurged {
         }
     }
 
-    /// Tries everything that is due. Returns where to go on if it stopped before the end.
+    /// Tries everything that is due. Returns where to continue if it stopped before the end.
     async fn round(
         &self,
         outlet: &Outlet,
@@ -86,7 +87,7 @@ impl OnPurged {
     /// Announces one purge, if it is due.
     async fn announce(&self, outlet: &Outlet, schedule: &mut AnnounceSchedule, purge: (Time, EndpointId)) {
         let Some(attempt) = schedule.due(purge, Instant::now()) else { return };
-        // One that was undone does not have to be announced any more.
+        // A purge that was undone needs no announcement.
         let changed = self.subscriptions.announcement(purge).filter(|_| !schedule.was_made(purge));
         if let Some(changed) = changed {
             let pipeline = self.subscriptions.pipeline();
@@ -122,13 +123,13 @@ impl OnPurged {
     }
 }
 
-/// Of the members of a group only one does.
+/// Whether this process announces: only one member of a group does.
 fn reads_first_partition(condition: &Condition, source: &str) -> bool {
-    // A partition without a lag was read here before.
+    // Only a partition that was read here has a lag.
     condition.flows.iter().any(|flow| *flow.topic == *source && flow.partition == 0 && flow.lag.is_some())
 }
 
-/// One call for each stored subscription of the endpoint.
+/// Makes one call for each stored subscription of the endpoint.
 async fn send_all(outlet: &Outlet, pipeline: &str, changed: &Changed, attempt: u32) -> Result<(), String> {
     for id in concerned(changed) {
         if let Some(post) = post(pipeline, changed, id) {
@@ -138,7 +139,7 @@ async fn send_all(outlet: &Outlet, pipeline: &str, changed: &Changed, attempt: u
     Ok(())
 }
 
-/// What is said of a purge; nothing of other changes.
+/// The announcement of a purge; `None` for other changes.
 fn post(pipeline: &str, changed: &Changed, subscription: Option<&str>) -> Option<Post> {
     let endpoint = changed.endpoint.filter(|_| changed.change == Change::Purged)?;
     let id = event_id(endpoint, changed.at, subscription);
@@ -158,7 +159,7 @@ fn post(pipeline: &str, changed: &Changed, subscription: Option<&str>) -> Option
     Some(Post { id, pipeline: pipeline.to_owned(), body: fields.to_string(), env })
 }
 
-/// The same for every repeat, also by another process, and another one for each stored subscription.
+/// The same id for every repeat, even by another process, but a different one for each stored subscription.
 fn event_id(endpoint: EndpointId, at: Time, subscription: Option<&str>) -> String {
     let id = format!("purged-{}-{}", endpoint.digits(), at.as_millis());
     match subscription {

@@ -1,4 +1,4 @@
-//! When an announcement is tried: at once, then again after longer and longer waits. Pure; the clock is an argument.
+//! When to try an announcement: at once, then after longer and longer waits. Pure; the clock is an argument.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use redrive::Time;
 use redrive::internal::subscriptions::EndpointId;
 use tokio::time::Instant;
 
-/// The waits after the first failures; the last one holds for all that follow.
+/// The waits after the first failures; the last one repeats.
 const WAITS: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(10),
@@ -15,14 +15,14 @@ const WAITS: [Duration; 5] = [
     Duration::from_mins(5),
     Duration::from_mins(10),
 ];
-/// So many failures in a row mean that the receiver is down, and not that it refuses one purge.
+/// This many failures in a row mean that the receiver is down, not that it refuses one purge.
 const IN_A_ROW: u32 = 3;
-/// Purges whose failures are remembered.
+/// The maximum number of purges whose failures are remembered.
 const FAILED_MAX: usize = 10_000;
-/// Purges that were announced last.
+/// The number of recently announced purges that are remembered.
 const MADE_MAX: usize = 1_000;
 
-/// A purge: when, and of which endpoint.
+/// A purge: its time and endpoint.
 pub(super) type PurgeKey = (Time, EndpointId);
 
 #[derive(Debug, Default)]
@@ -32,7 +32,8 @@ pub(super) struct AnnounceSchedule {
     /// Failures since the last success.
     in_a_row: u32,
     paused_until: Option<Instant>,
-    /// Where several processes follow one log, one may read of its own purge after it has announced it.
+    /// Recently announced purges. If several processes follow one log, a process may read its own purge after
+    /// announcing it.
     made: VecDeque<PurgeKey>,
 }
 
@@ -42,7 +43,7 @@ impl AnnounceSchedule {
         self.paused_until.is_some_and(|until| now < until)
     }
 
-    /// Which try it is, if it is due.
+    /// The number of the attempt, if it is due.
     pub(super) fn due(&self, purge: PurgeKey, now: Instant) -> Option<u32> {
         match self.failed.get(&purge) {
             None => Some(1),
@@ -63,7 +64,7 @@ impl AnnounceSchedule {
         self.made.push_back(purge);
     }
 
-    /// After how long it is tried again.
+    /// Records a failure; returns the wait until the next attempt.
     pub(super) fn failed(&mut self, purge: PurgeKey, now: Instant) -> Duration {
         let failures = self.failed.get(&purge).map_or(0, |(failures, _)| *failures) + 1;
         let after = wait(failures);

@@ -1,12 +1,12 @@
 //! The breaker: detects a failing sink, blocks calls to it for a while, then probes carefully whether it is back.
 //!
-//! It counts distinct messages, so that one bad message that is retried says nothing about the sink: first attempts,
+//! It counts distinct messages, so that retries of one bad message say nothing about the sink: first attempts,
 //! including the first since a replay, and later ones whose outcome the message cannot have caused
-//! ([`Sign::is_the_sinks`]). A message that fails again may simply be bad, and bad messages come back together: they are
-//! all that is left of a batch. Two windows watch: a fast one for a sink that is down, a slow one, of first attempts only,
-//! for a sink that has been failing for long.
-//! While it is open nothing is sent. After the cooldown a round of probes is made, one after the other, each another
-//! message; a bad round doubles the cooldown, a good one closes the breaker and forgets what was counted.
+//! ([`Sign::is_the_sinks`]). A message that fails again may simply be bad, and bad messages come back together, once
+//! the rest of their batch is done. Two windows watch: a fast one for a sink that is down, a slow one, of first
+//! attempts only, for a sink that degrades slowly. While it is open nothing is sent. After the cooldown a round of
+//! probes is made, one at a time, each with a different message; a bad round doubles the cooldown, a good one closes
+//! the breaker and resets the counts.
 
 use std::time::Duration;
 
@@ -18,20 +18,19 @@ use crate::retry::views::Gate;
 use super::later_attempts::{Again, Noted};
 use super::settings::{BreakerSettings, SlowAction};
 
-/// What a first attempt came to, as far as the sink is concerned. A message that is bad in itself is an answer like any
-/// other.
+/// The result of an attempt as far as the sink is concerned. A rejected bad message counts as an answer like any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// The sink did its work.
     Good,
     /// The sink failed.
     Bad(FailureKind),
-    /// Our own key was refused.
+    /// Our own credential was refused.
     Credential,
 }
 
 impl Sign {
-    /// Whether the message cannot be the cause: a success, a connection that could not be made, a refused key.
+    /// Whether the message cannot be the cause: a success, a failed connection, or a refused credential.
     pub const fn is_the_sinks(self) -> bool {
         match self {
             Self::Good | Self::Credential => true,
@@ -45,7 +44,7 @@ impl Sign {
 pub struct Retried {
     /// The number of the message.
     pub message: u64,
-    /// When its first attempt failed; that one was counted then.
+    /// When its first attempt failed, which was counted at that time.
     pub first_failed: Option<Time>,
 }
 
@@ -54,7 +53,7 @@ pub struct Retried {
 pub enum BreakerState {
     /// Calls are made.
     Closed,
-    /// No calls are made until the cooldown is over.
+    /// No calls are made until the cooldown ends.
     Open,
     /// Probes are made.
     HalfOpen,
@@ -64,7 +63,7 @@ impl BreakerState {
     /// All states.
     pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
 
-    /// The name in figures and in the API.
+    /// The name in metrics and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -81,34 +80,34 @@ pub struct Cause {
     pub failed: u32,
     /// Calls that were counted.
     pub of: u32,
-    /// Within which time.
+    /// The window they were counted in.
     pub within: Duration,
     /// Which rule opened it.
     pub by: Gate,
-    /// The failure that tipped it.
+    /// The last failure before it opened.
     pub last: Option<FailureKind>,
 }
 
-/// What happened to it.
+/// A change of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerChange {
     /// It opened.
     Opened(Cause),
-    /// The slow window would open it, but shall only say so.
+    /// The slow window exceeds its limit, and is set to alert only.
     Alert(Cause),
     /// A round of probes begins.
     Probing {
-        /// Which round it is, from 1.
+        /// The number of the round, from 1.
         round: u32,
     },
     /// The probes failed.
     Reopened {
-        /// Which round it was.
+        /// The number of the round.
         round: u32,
         /// When the next round begins.
         next_probe: Time,
     },
-    /// After a good round of probes; without any probes it was closed by hand.
+    /// It closed after a good round of probes, or by hand (then without probes).
     Closed {
         /// Probes of the last round that succeeded.
         good: u32,
@@ -121,30 +120,30 @@ pub enum BreakerChange {
     },
 }
 
-/// How it stands.
+/// A snapshot of the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerView {
-    /// Whether it opens at all.
+    /// Whether it can open at all.
     pub enabled: bool,
     /// The state.
     pub state: BreakerState,
-    /// Since when it has been open, or closed again; `None` if it was never open.
+    /// When it last opened or closed; `None` if it was never open.
     pub since: Option<Time>,
     /// When the next round of probes begins, while it is open.
     pub next_probe: Option<Time>,
-    /// Rounds and probes of the current or last incident.
+    /// Rounds of the current or last incident.
     pub rounds: u32,
-    /// Probes that were made.
+    /// Probes of the current or last incident.
     pub probes: u32,
     /// Why it opened, while it is open.
     pub cause: Option<Cause>,
 }
 
-/// What has to outlive the process: that it is open, why, and when it asks next. The process that comes after must not
-/// find out by its own calls.
+/// The state of an open breaker that survives a restart, so that the next process does not have to detect the outage
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillOpen {
-    /// Since when it has been open.
+    /// When it opened.
     pub since: Time,
     /// When the next round of probes begins.
     pub next_probe: Time,
@@ -162,12 +161,13 @@ pub struct Breaker {
     settings: BreakerSettings,
     fast: Window,
     slow: Window,
-    /// Later attempts that are in the fast window.
+    /// Later attempts counted in the fast window.
     again: Again,
     state: CircuitState,
-    /// Messages that have said enough: the one that opened it, and the probes of this round. Bounded by the probes.
+    /// Messages not preferred as probes: the one that opened it, and the probes of this round. Bounded by the number of
+    /// probes.
     heard: Vec<u64>,
-    /// Those of them that were turned away in this round.
+    /// Those of them that were already turned away in this round.
     turned_away: Vec<u64>,
     cause: Option<Cause>,
     since: Option<Time>,
@@ -204,7 +204,7 @@ impl Breaker {
         }
     }
 
-    /// What it was made with.
+    /// Its settings.
     pub fn settings(&self) -> &BreakerSettings {
         &self.settings
     }
@@ -218,8 +218,8 @@ impl Breaker {
         }
     }
 
-    /// A first attempt of `message` ended. While it is open this is the end of a call that was on its way, and says
-    /// nothing new.
+    /// Records a first attempt of `message`. While the breaker is open, the result is that of a call already in flight,
+    /// and is ignored.
     pub fn first_attempt(&mut self, message: u64, sign: Sign, now: Time) -> Option<BreakerChange> {
         if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) {
             return None;
@@ -259,7 +259,8 @@ impl Breaker {
         }
     }
 
-    /// The first attempt since a replay ended. It counts like any other first attempt, but once within the fast window.
+    /// Records the first attempt since a replay. It counts like any other first attempt, but at most once per message
+    /// within the fast window.
     pub fn first_since_replay(&mut self, message: u64, sign: Sign, now: Time) -> Option<BreakerChange> {
         if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) {
             return None;
@@ -270,15 +271,15 @@ impl Breaker {
         }
     }
 
-    /// A later attempt of a message ended. Each message counts once within the fast window, with its latest outcome, and
-    /// only if the message cannot be the cause.
+    /// Records a later attempt. Each message counts once within the fast window, with its latest outcome, and only if
+    /// the message cannot be the cause.
     pub fn later_attempt(&mut self, retried: Retried, sign: Sign, now: Time) -> Option<BreakerChange> {
         if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) || !sign.is_the_sinks() {
             return None;
         }
         let Retried { message, first_failed } = retried;
         let window = self.settings.fast.window;
-        // Its first attempt is still in the window.
+        // Its first attempt is still in the window and counts.
         if first_failed.is_some_and(|at| now >= at && now.since(at) < window) {
             return None;
         }
@@ -321,17 +322,18 @@ impl Breaker {
         BreakerChange::Opened(cause)
     }
 
-    /// Time has passed: a cooldown may be over.
+    /// Advances the time: begins a round of probes once the cooldown is over.
     pub fn tick(&mut self, now: Time) -> Option<BreakerChange> {
         let CircuitState::Open { until } = self.state else { return None };
         if now < until {
-            // A clock that was set back must not keep it open for longer than a cooldown.
+            // A clock that was set back must not extend the cooldown.
             let longest = now.plus(self.settings.cooldown_of(self.rounds));
             self.state = CircuitState::Open { until: until.min(longest) };
             return None;
         }
         self.rounds = self.rounds.saturating_add(1);
-        // Who opened it, or failed last, is asked last; the others of an earlier round have had their rest.
+        // Only the message that opened it or failed last is kept as a last choice; the others of an earlier round may
+        // probe again.
         self.heard.drain(..self.heard.len().saturating_sub(1));
         self.turned_away.clear();
         self.state = CircuitState::HalfOpen { running: 0, good: 0, bad: 0 };
@@ -343,13 +345,13 @@ impl Breaker {
         matches!(self.state, CircuitState::Closed)
     }
 
-    /// How many probes may start now: one, if none runs and the round needs more.
+    /// How many probes may start now: one, if none is running and the round needs more.
     pub fn probes_wanted(&self) -> usize {
         usize::from(matches!(self.state, CircuitState::HalfOpen { running: 0, .. }))
     }
 
-    /// Whether this message may be a probe. One that was heard before is turned away once a round: if it comes back, there
-    /// is nobody else, and somebody has to ask.
+    /// Whether this message may be a probe. One that was used before is turned away once per round; if it comes back,
+    /// there is no other candidate, so it may.
     pub fn may_probe(&mut self, message: u64) -> bool {
         if !self.heard.contains(&message) || self.turned_away.contains(&message) {
             return true;
@@ -358,7 +360,7 @@ impl Breaker {
         false
     }
 
-    /// A probe was started.
+    /// Records the start of a probe.
     pub fn probe_started(&mut self) {
         if let CircuitState::HalfOpen { running, .. } = &mut self.state {
             *running += 1;
@@ -366,14 +368,14 @@ impl Breaker {
         }
     }
 
-    /// A probe came back without an answer that counts, such as a stale connection or a call that was given up.
+    /// Records a probe without a usable result, such as a stale connection or a cancelled call.
     pub fn probe_came_to_nothing(&mut self) {
         if let CircuitState::HalfOpen { running, .. } = &mut self.state {
             *running = running.saturating_sub(1);
         }
     }
 
-    /// A probe ended; says what that changes.
+    /// Records the result of a probe; returns the resulting change.
     pub fn probe_ended(&mut self, message: u64, is_good: bool, now: Time) -> Option<BreakerChange> {
         let CircuitState::HalfOpen { running, good, bad } = &mut self.state else { return None };
         *running = running.saturating_sub(1);
@@ -405,31 +407,31 @@ impl Breaker {
         BreakerChange::Closed { good, probes, rounds: self.rounds, open_for }
     }
 
-    /// An operator orders probes: the cooldown is over. Nothing unless it is open.
+    /// Ends the cooldown at an operator's request. Does nothing unless it is open.
     pub fn probe_now(&mut self, now: Time) -> Option<BreakerChange> {
         let CircuitState::Open { .. } = self.state else { return None };
         self.state = CircuitState::Open { until: now };
         self.tick(now)
     }
 
-    /// An operator knows that the sink is back: closes without probes. Nothing if it is closed.
+    /// Closes without probes, because an operator knows that the sink is back. Does nothing if it is closed.
     pub fn close(&mut self, now: Time) -> Option<BreakerChange> {
         (!self.is_closed()).then(|| self.closed(0, 0, now))
     }
 
-    /// What the next process has to know; `None` while it is closed.
+    /// The state that the next process needs; `None` while it is closed.
     pub fn still_open(&self, now: Time) -> Option<StillOpen> {
         let next_probe = match self.state {
             CircuitState::Closed => return None,
             CircuitState::Open { until } => until,
-            // A round that was cut short is made again.
+            // An interrupted round is repeated.
             CircuitState::HalfOpen { .. } => now,
         };
         let (since, cause) = self.since.zip(self.cause)?;
         Some(StillOpen { since, next_probe, rounds: self.rounds, probes: self.probes, cause })
     }
 
-    /// An earlier process left it open, and so it is. Nothing where the breaker has been turned off since.
+    /// Restores the open state of an earlier process. Does nothing if the breaker has been turned off since.
     pub fn reopen(&mut self, left: &StillOpen) {
         if !self.settings.enabled {
             return;
@@ -440,7 +442,7 @@ impl Breaker {
         self.state = CircuitState::Open { until: next_probe };
     }
 
-    /// What gates all messages, and for how long.
+    /// Why all messages are gated, and for how long.
     pub fn gate(&self, now: Time) -> Option<(Gate, Duration)> {
         let by = self.cause.map_or(Gate::Breaker, |cause| cause.by);
         match self.state {
@@ -450,12 +452,12 @@ impl Breaker {
         }
     }
 
-    /// When time alone changes something.
+    /// When [`Self::tick`] must be called next.
     pub fn next_wake(&self) -> Option<Time> {
         if let CircuitState::Open { until } = self.state { Some(until) } else { None }
     }
 
-    /// How it stands, for figures and the API.
+    /// A snapshot for metrics and the API.
     pub fn view(&self) -> BreakerView {
         BreakerView {
             enabled: self.settings.enabled,

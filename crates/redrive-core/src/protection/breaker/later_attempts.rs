@@ -1,11 +1,11 @@
-//! Which later attempts are in the breaker's window: each message once, with its latest outcome.
+//! Tracks which later attempts are in the breaker's window: each message once, with its latest outcome.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// Messages that are remembered. If more are retried within a window, some may count twice, which does not matter among so
-/// many.
+/// How many messages are remembered. If more are retried within a window, some may count twice, which does not matter
+/// among so many.
 const REMEMBERED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -24,11 +24,11 @@ struct CountedMessage {
 /// How an attempt changes the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
-    /// It is not in the window yet.
+    /// The message is not in the window yet.
     New,
-    /// It is, with this outcome.
+    /// It is, with the same outcome.
     Same,
-    /// It is, with the other one.
+    /// It was, with the opposite outcome.
     Other { counted_at: Time },
 }
 

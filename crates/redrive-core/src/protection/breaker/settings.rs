@@ -1,4 +1,4 @@
-//! When a breaker opens, for how long, and how it asks whether the sink is back.
+//! When a breaker opens, for how long, and how it probes.
 
 use std::time::Duration;
 
@@ -23,44 +23,45 @@ use crate::protection::failure_kind::Counted;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// Whether it opens at all.
+    /// Whether it can open at all.
     pub enabled: bool,
-    /// The window that finds an outage within seconds.
+    /// Detects an outage within seconds.
     pub fast: FastWindow,
-    /// The window that finds a slow decline.
+    /// Detects a slow decline.
     pub slow: SlowWindow,
     /// How long it stays open before the first probes.
     pub cooldown: Duration,
     /// The longest cooldown; each failed round doubles it up to this.
     pub cooldown_max: Duration,
-    /// How many probes a round has.
+    /// The number of probes per round.
     pub probes: u32,
     /// Calls per second right after an outage, as a share of those before it; zero is no limit. It grows by half of the
     /// rate before the outage every 30 seconds.
     pub reload: Ratio,
 }
 
-/// The window that finds an outage within seconds.
+/// The window that detects an outage within seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastWindow {
     /// How far it looks back.
     pub window: Duration,
-    /// At least this share must fail …
+    /// The share of messages that must fail, at least.
     pub failures: Ratio,
-    /// … of at least so many messages.
+    /// The minimum number of messages.
     pub min: u32,
 }
 
-/// It judges only once it has seen a whole window: a ratio over 30 s says little about five minutes.
+/// The window that detects a slow decline. It judges only once it is full: a ratio over 30 s says little about five
+/// minutes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowWindow {
     /// How far it looks back.
     pub window: Duration,
-    /// More than this share must fail.
+    /// The share of messages that must be exceeded.
     pub failures: Ratio,
     /// Which failures it counts.
     pub counts: Vec<Counted>,
-    /// What it does.
+    /// What it does when the share is exceeded.
     pub action: SlowAction,
 }
 
@@ -69,7 +70,7 @@ pub struct SlowWindow {
 pub enum SlowAction {
     /// Opens the breaker.
     Open,
-    /// Only says so.
+    /// Only raises an alert.
     Alert,
 }
 
@@ -93,7 +94,7 @@ impl Default for BreakerSettings {
 }
 
 impl BreakerSettings {
-    /// The settings that go with a profile.
+    /// The settings for a profile.
     pub fn of_profile(profile: &Profile) -> Self {
         let mut settings = Self::default();
         settings.slow.counts = profile.slow_counts.to_vec();
@@ -110,7 +111,7 @@ impl BreakerSettings {
         self.cooldown.saturating_mul(1 << round.min(16)).min(self.cooldown_max.max(self.cooldown))
     }
 
-    /// So many bad probes of one round are enough to say that the sink is not back.
+    /// How many failed probes in one round show that the sink is not back.
     pub(crate) fn bad_enough(&self) -> u32 {
         let share = u64::from(self.probes) * self.fast.failures.basis_points();
         (share.div_ceil(10_000) as u32).clamp(1, self.probes.max(1))

@@ -1,10 +1,10 @@
-//! Where a message goes, what it asks before it goes, and how its call ended.
+//! Where a message goes, what it provides when it asks, and how its call ended.
 
 use std::time::Duration;
 
 use crate::{Random, Time};
 
-/// What a sink says about where a message goes: numbers that mean something only to it.
+/// The destination of a message, as numbers that only the sink can interpret.
 ///
 /// ```
 /// use redrive_core::endpoints::Endpoint;
@@ -34,20 +34,20 @@ pub struct Endpoint {
 pub enum Passage {
     /// It may go.
     Go,
-    /// As many as may run there do.
+    /// As many calls as allowed are running there.
     Full,
-    /// Not before then: it is failing, has asked to slow down, or was called as often as it may be.
+    /// It must wait until then: the endpoint is failing, has asked to slow down, or has reached its rate.
     NotBefore(Time),
 }
 
-/// What matters of the message that wants to go.
+/// The properties of a message that asks to go.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    /// Whether it was put off before.
+    /// Whether it was deferred before.
     pub waited: bool,
-    /// It will not be sent after that.
+    /// The message is not sent after this time.
     pub latest: Time,
-    /// Spreads messages that wait for the same moment.
+    /// Spreads messages that wait for the same time.
     pub random: Random,
 }
 
@@ -56,22 +56,24 @@ pub struct Asking {
 pub struct EndpointCall {
     /// Whether it counts for the endpoint's breaker.
     pub counts: bool,
-    /// `None` where it says nothing about the endpoint.
+    /// Whether the call was good; `None` if it says nothing about the endpoint.
     pub is_good: Option<bool>,
-    /// What it asked for.
+    /// The Retry-After it asked for.
     pub retry_after: Option<Duration>,
-    /// On whose behalf it counts for the origin; see [`counts_as`]. `None`: it says nothing about the origin.
+    /// The tenant or endpoint it counts for at the origin; see [`counts_as`]. `None` if it says nothing about the
+    /// origin.
     pub counts_as: Option<u64>,
-    /// Of a first attempt at an origin that is one service: whether it failed as the slow window counts it.
+    /// For a first attempt at an origin that is one service: whether it failed as the slow window counts it.
     pub slow: Option<bool>,
 }
 
-/// On whose behalf a call counts for its origin.
+/// The tenant or endpoint that a call counts for at its origin.
 ///
 /// Several customers may have endpoints at one origin (an automation service, a shared gateway), and what one of them
 /// does must not stop deliveries to the others. So failures are counted per tenant: a tenant counts once, however many
-/// of its endpoints fail. An origin that cannot be reached at all is not the doing of one tenant, so there each endpoint counts.
-/// An answered failure of a message without a tenant has none: it may come from the same customer as all the others.
+/// of its endpoints fail. If an origin cannot be reached at all, no single tenant is the cause, so each endpoint
+/// counts. An answered failure of a message without a tenant does not count: all of them may come from the same
+/// customer.
 pub fn counts_as(to: Endpoint, tenant: Option<u64>, how: Contact) -> Option<u64> {
     match how {
         Contact::NotMade => None,
@@ -81,15 +83,15 @@ pub fn counts_as(to: Endpoint, tenant: Option<u64>, how: Contact) -> Option<u64>
     }
 }
 
-/// How far a call came.
+/// How far a call got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contact {
-    /// It failed before the endpoint had a part in it, as at our own proxy: that says nothing about the endpoint.
+    /// It failed before the endpoint was involved, such as at our own proxy: that says nothing about the endpoint.
     NotMade,
-    /// No connection was made: refused, no such name, a broken handshake.
+    /// No connection was made: refused, unknown name, or a failed handshake.
     Unreachable,
-    /// The request was sent, and failed.
+    /// The request was sent and failed.
     Failed,
-    /// It answered, and did its work.
+    /// The endpoint answered with success.
     Served,
 }

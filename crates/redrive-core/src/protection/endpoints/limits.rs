@@ -1,4 +1,4 @@
-//! The limits of all endpoints together: whether a message may go to its endpoint now.
+//! The limits of all endpoints: whether a message may go to its endpoint now.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::retry::views::Gate;
 use crate::time::millis;
 use crate::{Health, Time};
 
-/// What a pipeline knows of the endpoints it delivers to, and how much each may take.
+/// The state and limits of a pipeline's endpoints.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
     settings: BreakerSettings,
@@ -21,13 +21,13 @@ pub struct Endpoints {
     pace: Option<Pace>,
     origins: Troubled,
     own: Troubled,
-    /// Bounded by the calls that run.
+    /// Running calls per endpoint. Bounded by the calls that run.
     running: HashMap<u64, u32>,
 }
 
 impl Endpoints {
-    /// `per_endpoint` calls may run at once against one of them, and never more than a quarter of `permits`.
-    /// `rate` is how many may begin in a second, if there is a limit.
+    /// Allows `per_endpoint` concurrent calls to one endpoint, but never more than a quarter of `permits`. `rate` is
+    /// the limit on call starts per second, if there is one.
     pub fn new(settings: BreakerSettings, per_endpoint: u32, rate: Option<f64>, permits: usize) -> Self {
         let quarter = u32::try_from(permits / 4).unwrap_or(u32::MAX).max(1);
         Self {
@@ -40,7 +40,7 @@ impl Endpoints {
         }
     }
 
-    /// How many calls may run at one endpoint.
+    /// How many calls may run at one endpoint concurrently.
     pub fn per_endpoint(&self) -> u32 {
         self.per_endpoint
     }
@@ -50,13 +50,12 @@ impl Endpoints {
         (self.own.len(), self.own.waiting(now))
     }
 
-    /// How many endpoints and how many origins are in cooldown now. Looks at all that are remembered.
+    /// How many endpoints and how many origins are in cooldown now. Scans all remembered ones.
     pub fn in_cooldown(&self, now: Time) -> (usize, usize) {
         (self.own.waiting(now), self.origins.waiting(now))
     }
 
-    /// Which endpoints and origins keep messages waiting for a breaker, a Retry-After or a rate. Looks at all that are
-    /// remembered.
+    /// The endpoints and origins whose messages wait for a breaker, a Retry-After or a rate. Scans all remembered ones.
     pub fn waits(&self, now: Time) -> impl Iterator<Item = EndpointWait> {
         let paced = self.pace.iter().flat_map(move |pace| pace.waits(now));
         let paced = paced.filter(move |(number, _)| !self.is_cooling(*number, now));
@@ -76,17 +75,18 @@ impl Endpoints {
         self.own.not_before(endpoint, now).is_some()
     }
 
-    /// Changes whenever [`Self::cooldowns`] does for another reason than time.
+    /// A counter that changes whenever [`Self::cooldowns`] changes for a reason other than time.
     pub fn changes(&self) -> u64 {
         self.own.changes().wrapping_add(self.origins.changes())
     }
 
-    /// What the next process has to know, at most [`KEPT_MAX`]; the latest, and origins first: they stand for many.
+    /// The cooldowns that the next process needs, at most [`KEPT_MAX`]; origins first, since each covers many
+    /// endpoints, then the latest.
     pub fn cooldowns(&self, now: Time) -> Vec<Cooldown> {
         self.origins.cooldowns(now).chain(self.own.cooldowns(now)).take(KEPT_MAX).collect()
     }
 
-    /// What an earlier process left, the latest first.
+    /// Restores the cooldowns of an earlier process, given latest first.
     pub fn resume(&mut self, left: &[Cooldown]) {
         for cooldown in left.iter().take(KEPT_MAX).rev() {
             let open_until = cooldown.open_until.filter(|_| self.settings.enabled);
@@ -98,12 +98,13 @@ impl Endpoints {
         }
     }
 
-    /// An operator orders probes: every endpoint and origin in cooldown may be asked at once. How many that are.
+    /// Lets every endpoint and origin in cooldown be probed at once, at an operator's request. Returns how many there
+    /// are.
     pub fn probe_now(&mut self, now: Time) -> usize {
         self.own.probe_now(now) + self.origins.probe_now(now)
     }
 
-    /// An operator knows that they are back: what was known against them is forgotten. How many were in cooldown.
+    /// Forgets all failures, because an operator knows that the endpoints are back. Returns how many were in cooldown.
     pub fn close_all(&mut self, now: Time) -> usize {
         let (endpoints, origins) = self.in_cooldown(now);
         self.own.clear();
@@ -111,12 +112,12 @@ impl Endpoints {
         endpoints + origins
     }
 
-    /// Whether a message may go. One that may is a probe if its endpoint was in cooldown.
+    /// Whether a message may go. If its endpoint was in cooldown, the message is a probe.
     pub fn ask(&mut self, to: Endpoint, asking: Asking, now: Time) -> Passage {
         let Asking { waited, latest, random } = asking;
         let cooldowns = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
         if let Some(until) = cooldowns.into_iter().flatten().max() {
-            // Those that wait must not come back at one instant: they are spread over half the wait once more.
+            // Waiting messages must not come back all at once: spread them over another half of the wait.
             let spread = millis(until.since(now)) / 2 + 1_000;
             return Passage::NotBefore(until.plus(Duration::from_millis(random.below_ms(spread))));
         }
@@ -127,12 +128,12 @@ impl Endpoints {
         wait.map_or(Passage::Go, Passage::NotBefore)
     }
 
-    /// Calls in flight at an endpoint.
+    /// The number of calls in flight at an endpoint.
     pub fn running(&self, endpoint: u64) -> usize {
         self.running.get(&endpoint).map_or(0, |running| *running as usize)
     }
 
-    /// When an endpoint that failed before answered last, as far as that is known.
+    /// When an endpoint that has failed last answered, if known.
     pub fn answered(&self, to: Endpoint) -> Option<Time> {
         self.own.answered(to.endpoint)
     }
@@ -142,19 +143,19 @@ impl Endpoints {
         self.own.lift_waits();
     }
 
-    /// Whether as many run as may.
+    /// Whether the endpoint has as many running calls as allowed.
     pub fn is_full(&self, to: Endpoint) -> bool {
         self.running(to.endpoint) >= self.per_endpoint as usize
     }
 
-    /// What a decision knows about an unhealthy endpoint; `None` if it is.
+    /// The health that a decision sees; `None` unless the breaker of the endpoint or its origin is open.
     pub fn health(&self, to: Endpoint, now: Time) -> Option<Health> {
         let open = [self.origins.open_for(to.origin, now), self.own.open_for(to.endpoint, now)];
         let retry_in = open.into_iter().flatten().max()?;
         Some(Health::Gated { by: Gate::Breaker, retry_in })
     }
 
-    /// A call to an endpoint was started.
+    /// Records the start of a call.
     pub fn started(&mut self, to: Endpoint, now: Time) {
         if let Some(pace) = &mut self.pace {
             pace.started(to.endpoint, now);
@@ -164,7 +165,7 @@ impl Endpoints {
         self.own.started(to.endpoint);
     }
 
-    /// A call to an endpoint ended.
+    /// Records the end of a call.
     pub fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {
         if let Some(running) = self.running.get_mut(&to.endpoint) {
             *running -= 1;
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(all.troubled(at(90_100)), (0, 0), "and forgotten");
     }
 
-    /// A call of `tenant` to an endpoint of origin 1, and what it says about the origin.
+    /// Makes a call of `tenant` to an endpoint of origin 1, and counts it for the origin.
     fn heard(all: &mut Endpoints, endpoint: u64, tenant: Option<u64>, how: Contact, now: Time) {
         let to = Endpoint { origin: 1, endpoint };
         let said = EndpointCall {
@@ -240,7 +241,7 @@ mod tests {
         call(all, to, said, now);
     }
 
-    /// An endpoint of origin 1 that is used nowhere else in these tests.
+    /// An endpoint of origin 1 that no other call in these tests uses.
     const NEIGHBOUR: Endpoint = Endpoint { origin: 1, endpoint: 9_999 };
 
     #[test]
@@ -251,7 +252,7 @@ mod tests {
             assert!(!goes(&mut all, NEIGHBOUR, at(0)));
             assert_eq!((all.in_cooldown(at(0)), all.in_cooldown(at(30_000))), ((0, 1), (0, 0)));
             assert!(goes(&mut all, Endpoint { origin: 2, endpoint: 99 }, at(0)));
-            // The probe is answered, if only with an error: the origin is there again.
+            // The probe is answered, even if with an error: the origin is reachable again.
             heard(&mut all, 3, None, Contact::Failed, at(30_000));
             assert!(goes(&mut all, NEIGHBOUR, at(30_000)));
         }
@@ -276,7 +277,7 @@ mod tests {
             heard(&mut all, tenant, Some(tenant), Contact::Failed, at(0));
         }
         assert!(!goes(&mut all, NEIGHBOUR, at(0)));
-        // Served tenants outweigh those that fail, and one success speaks for all endpoints of a tenant.
+        // Served tenants outweigh failing ones, and one success counts for all endpoints of a tenant.
         let mut all = endpoints();
         heard(&mut all, 0, Some(100), Contact::Failed, at(0));
         (0..21).for_each(|tenant| heard(&mut all, tenant, Some(tenant), Contact::Served, at(0)));

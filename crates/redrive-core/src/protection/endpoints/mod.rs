@@ -1,12 +1,13 @@
-//! The endpoints of a sink that has one per message: which of them fails, sent a Retry-After, is busy, or was called as
-//! often as it may be.
+//! The endpoints of a sink that has one per message: which of them fail, sent a Retry-After, are busy, or have reached
+//! their rate.
 //!
-//! One customer's endpoint that is down must not stop all others, so its messages are deferred and nothing else is gated. There
-//! may be millions of endpoints: only those that have failed are remembered, and of these the latest.
+//! One customer's endpoint that is down must not stop all others, so its messages are deferred and nothing else is
+//! gated. There may be millions of endpoints: only the latest ones that failed are remembered.
 //!
-//! - `call`: where a message goes, what it asks, how its call ended; `tenant_outcomes`: who counts for an origin
-//! - `troubled`: breaker and Retry-After of each endpoint or origin that failed; `saved_cooldown`: what of it survives a restart
-//! - `limits`: the whole, with concurrency and rate; `waits`: which endpoints wait, and why
+//! - `call`: destination, request and result of a call; `tenant_outcomes`: which tenants count for an origin
+//! - `troubled`: breaker and Retry-After of each endpoint or origin that failed; `saved_cooldown`: the part that
+//!   survives a restart
+//! - `limits`: all limits together, with concurrency and rate; `waits`: which endpoints wait, and why
 
 mod call;
 mod limits;

@@ -1,9 +1,9 @@
-//! What of an endpoint's breaker survives a restart.
+//! The part of an endpoint's breaker that survives a restart.
 
 use super::waits::Unit;
 use crate::Time;
 
-/// Cooldowns that are handed to the next process; of more, the latest.
+/// The maximum number of cooldowns handed to the next process; the latest are kept.
 pub const KEPT_MAX: usize = 1_000;
 
 /// An endpoint or origin whose breaker is open, or that has sent a Retry-After.
@@ -11,9 +11,9 @@ pub const KEPT_MAX: usize = 1_000;
 pub struct Cooldown {
     /// Endpoint or origin.
     pub unit: Unit,
-    /// Which one.
+    /// Its number.
     pub number: u64,
-    /// Until when the breaker is open; a probe may go from then on.
+    /// When the breaker's cooldown ends; a probe may go from then on.
     pub open_until: Option<Time>,
     /// Failed probes so far.
     pub rounds: u32,

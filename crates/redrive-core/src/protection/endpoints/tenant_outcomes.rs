@@ -3,20 +3,20 @@
 use crate::protection::breaker::FastWindow;
 use crate::protection::window::Sum;
 
-/// An origin that has served so many in the window is not down, whatever other tenants see.
+/// An origin that has served this many tenants in the window is not down, whatever other tenants experience.
 pub(super) const SERVED_MAX: usize = 64;
 
-/// The tenants whose calls an origin failed or served, each once.
+/// The tenants whose calls failed or succeeded at an origin, each once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TenantOutcomes {
-    /// At most the number that is needed.
+    /// Tenants that failed, at most as many as needed to decide.
     pub(super) failed: Vec<u64>,
-    /// At most [`SERVED_MAX`].
+    /// Tenants that were served, at most [`SERVED_MAX`].
     pub(super) served: Vec<u64>,
 }
 
 impl TenantOutcomes {
-    /// One success is enough: a tenant that was served can reach the origin.
+    /// Records a result of a tenant. One success is enough: a tenant that was served can reach the origin.
     pub(super) fn record(&mut self, tenant: u64, is_good: bool, failed_max: u32) {
         if self.served.contains(&tenant) {
             return;
@@ -31,7 +31,7 @@ impl TenantOutcomes {
         }
     }
 
-    /// Whether enough of them failed, and a large enough share.
+    /// Whether enough tenants failed, and a large enough share of them.
     pub(super) fn reach(&self, limit: &FastWindow) -> bool {
         let count = |all: &[u64]| u32::try_from(all.len()).unwrap_or(u32::MAX);
         let (failed, served) = (count(&self.failed), count(&self.served));

@@ -1,4 +1,4 @@
-//! The endpoints, or the origins, that have failed: each with a breaker, and the Retry-After it asked for.
+//! The endpoints or origins that have failed, each with a breaker and its Retry-After.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::Time;
 use crate::protection::breaker::{BreakerSettings, SlowAction};
 use crate::protection::window::{Sum, Window};
 
-/// Endpoints that are remembered; beyond it the one that failed longest ago is forgotten.
+/// The maximum number of remembered endpoints; beyond it the one untouched for longest is forgotten.
 pub const REMEMBERED_MAX: usize = 100_000;
-/// How long others wait while a probe is in flight.
+/// How long other messages wait while a probe is in flight.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// By when they were touched last.
+/// Ordered by when they were last touched.
 #[derive(Clone, Debug)]
 pub(super) struct Troubled {
     unit: Unit,
     known: HashMap<u64, EndpointTrouble>,
     touched: VecDeque<(u64, u64)>,
     touches: u64,
-    /// Grows whenever a cooldown begins, changes or ends.
+    /// Increases whenever a cooldown begins, changes or ends.
     changes: u64,
 }
 
@@ -32,15 +32,15 @@ struct EndpointTrouble {
     began: Time,
     calls: u32,
     failed: u32,
-    /// For an origin, instead of calls: the tenants of the window.
+    /// For an origin: the tenants of the window, instead of calls.
     tenants: TenantOutcomes,
-    /// For an origin that is one service: its first attempts over the slow window.
+    /// For an origin that is one service: its first attempts in the slow window.
     slow: Option<Box<Window>>,
     open_until: Option<Time>,
     probing: bool,
     rounds: u32,
     not_before: Time,
-    /// Last answer since it first failed.
+    /// Its last answer since it first failed.
     answered: Option<Time>,
     touch: u64,
 }
@@ -58,12 +58,12 @@ impl Troubled {
         self.changes
     }
 
-    /// How many may not be called now. Looks at all.
+    /// How many may not be called now. Scans all.
     pub(super) fn waiting(&self, now: Time) -> usize {
         self.known.values().filter(|one| one.not_before(now).is_some()).count()
     }
 
-    /// Which may not be called now, and why. Looks at all.
+    /// Which ones may not be called now, and why. Scans all.
     pub(super) fn waits(&self, now: Time) -> impl Iterator<Item = EndpointWait> {
         self.known.iter().filter_map(move |(number, trouble)| {
             let until = trouble.not_before(now)?;
@@ -79,7 +79,7 @@ impl Troubled {
         self.known.get(&key)?.not_before(now)
     }
 
-    /// How long the breaker is still open; zero while a probe may go.
+    /// How long the breaker stays open; zero once a probe may go.
     pub(super) fn open_for(&self, key: u64, now: Time) -> Option<Duration> {
         self.known.get(&key)?.open_until.map(|until| until.since(now))
     }
@@ -88,7 +88,7 @@ impl Troubled {
         self.known.get(&key)?.answered
     }
 
-    /// Ends every cooldown: a probe may go at once. How many that are.
+    /// Ends every cooldown so that a probe may go at once. Returns how many there were.
     pub(super) fn probe_now(&mut self, now: Time) -> usize {
         let mut asked = 0;
         for trouble in self.known.values_mut().filter(|trouble| trouble.not_before(now).is_some()) {
@@ -125,14 +125,14 @@ impl Troubled {
         })
     }
 
-    /// An earlier process left this.
+    /// Restores a cooldown of an earlier process.
     pub(super) fn resume(&mut self, left: &Cooldown) {
         let trouble = self.touch(left.number, Time::ZERO);
         (trouble.open_until, trouble.rounds) = (left.open_until, left.rounds);
         trouble.not_before = left.not_before;
     }
 
-    /// It asked to slow down (429).
+    /// Records a request to slow down (429).
     pub(super) fn asked_to_wait(&mut self, key: u64, wait: Duration, now: Time) {
         let trouble = self.touch(key, now);
         trouble.not_before = trouble.not_before.max(now.plus(wait));
@@ -156,7 +156,7 @@ impl Troubled {
             trouble.answered = Some(now);
         }
         if trouble.open_until.is_some() {
-            // An origin that answers is back, whatever the answer is worth to one customer.
+            // An origin that answers is reachable, even if the answer is a failure for one tenant.
             let answers = unit == Unit::Origin && call.counts_as.is_none();
             let is_good = call.is_good.map(|is_good| is_good || answers);
             trouble.probe_ended(is_good, settings, now);
@@ -174,7 +174,7 @@ impl Troubled {
         }
     }
 
-    /// What is known of one that is in trouble, which it is from now on.
+    /// The entry of an endpoint in trouble, created if there is none.
     fn touch(&mut self, key: u64, now: Time) -> &mut EndpointTrouble {
         self.touches += 1;
         let touch = self.touches;
@@ -209,7 +209,7 @@ impl EndpointTrouble {
         cooldown.into_iter().chain((now < self.not_before).then_some(self.not_before)).max()
     }
 
-    /// Counts a call. Whether enough failed: for an endpoint of its calls, for an origin of its tenants.
+    /// Counts a call. Returns whether enough failed: for an endpoint of its calls, for an origin of its tenants.
     fn count(
         &mut self,
         unit: Unit,
@@ -235,13 +235,13 @@ impl EndpointTrouble {
                     self.tenants.record(tenant, is_good, limit.min);
                     self.tenants.reach(limit)
                 });
-                // Both count it, whatever the first one finds.
+                // Evaluate both, so that both count the call.
                 self.count_slow(call, settings, now) || is_down
             }
         }
     }
 
-    /// Counts a first attempt at an origin that is one service. Whether too many failed over the slow window.
+    /// Counts a first attempt at an origin that is one service. Returns whether too many failed in the slow window.
     fn count_slow(&mut self, call: EndpointCall, settings: &BreakerSettings, now: Time) -> bool {
         let Some(failed) = call.slow else { return false };
         let (limit, least) = (&settings.slow, settings.fast.min);
@@ -254,7 +254,7 @@ impl EndpointTrouble {
         sum.calls >= least && window.is_full(now) && sum.exceeds(limit.failures)
     }
 
-    /// A call ended while it was in cooldown: the probe, or one that was in flight before.
+    /// Handles a call that ended during the cooldown: the probe, or a call already in flight.
     fn probe_ended(&mut self, is_good: Option<bool>, settings: &BreakerSettings, now: Time) {
         if !self.probing {
             return;
@@ -262,7 +262,7 @@ impl EndpointTrouble {
         self.probing = false;
         match is_good {
             None => {}
-            // One good answer is enough: the limit per endpoint keeps the rest from running it over.
+            // One success is enough: the concurrency limit per endpoint prevents overload.
             Some(true) => self.open_until = None,
             Some(false) => {
                 self.rounds = self.rounds.saturating_add(1);

@@ -1,23 +1,23 @@
-//! Which endpoints keep their messages waiting, and why: for people, so the list is bounded.
+//! The endpoints whose messages wait, and why. For display, so the list is bounded.
 
 use std::cmp::Reverse;
 
 use crate::Time;
 
-/// What limits and breakers count together.
+/// The unit that limits and breakers apply to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitBy {
     /// Messages to one endpoint.
     #[default]
     Endpoint,
-    /// Messages of one tenant; those without one are one tenant.
+    /// Messages of one tenant; those without a tenant count as one tenant.
     Tenant,
-    /// Messages with one key; those without one are one key.
+    /// Messages with one key; those without a key count as one key.
     Key,
 }
 
 impl LimitBy {
-    /// The name in figures and in the API.
+    /// The name in metrics and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Endpoint => "endpoint",
@@ -27,17 +27,17 @@ impl LimitBy {
     }
 }
 
-/// What a number stands for.
+/// The kind of unit that a number identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
-    /// What limits count together: an endpoint, tenant or key.
+    /// The unit that limits apply to: an endpoint, tenant or key.
     Endpoint,
     /// Scheme, host and port.
     Origin,
 }
 
 impl Unit {
-    /// In the words of a sink that limits by this.
+    /// The name in the terms of a sink that limits by `limit_by`.
     pub const fn name(self, limit_by: LimitBy) -> &'static str {
         match self {
             Self::Endpoint => limit_by.name(),
@@ -53,11 +53,11 @@ pub enum WaitReason {
     Breaker,
     /// It sent a Retry-After.
     RetryAfter,
-    /// It is reserved for one message that may have made it close connections.
+    /// It is reserved for one message that may have caused it to close connections.
     Isolation,
-    /// It was called as often as its rate allows.
+    /// It has reached its rate.
     Rate,
-    /// As many calls run there as may.
+    /// It has as many running calls as allowed.
     Concurrency,
 }
 
@@ -66,7 +66,7 @@ impl WaitReason {
     pub const ALL: [Self; 5] =
         [Self::Breaker, Self::RetryAfter, Self::Isolation, Self::Rate, Self::Concurrency];
 
-    /// The name in figures and in the API.
+    /// The name in metrics and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Breaker => "breaker",
@@ -83,28 +83,28 @@ impl WaitReason {
 pub struct EndpointWait {
     /// Endpoint or origin.
     pub unit: Unit,
-    /// Which one.
+    /// Its number.
     pub number: u64,
-    /// What its messages wait for.
+    /// Why its messages wait.
     pub why: WaitReason,
-    /// When the next message may go; with [`WaitReason::Rate`], the last of those that have their turn. `None` where
-    /// that depends on calls that run.
+    /// When the next message may go; with [`WaitReason::Rate`], when the last waiting message may. `None` if that
+    /// depends on running calls.
     pub until: Option<Time>,
     /// Failed probes so far, with [`WaitReason::Breaker`].
     pub rounds: u32,
-    /// Messages that wait in memory; others wait in the store.
+    /// Messages waiting in memory; others wait in the store.
     pub queued: u64,
 }
 
 impl EndpointWait {
-    /// The smallest is the most serious.
+    /// The sort key: the smallest is the most serious.
     fn rank(&self) -> impl Ord + use<> {
         let Self { unit, number, why, until, rounds, queued } = *self;
         (why, Reverse(rounds), Reverse(until), Reverse(queued), unit, number)
     }
 }
 
-/// Counts all waits and holds the most serious of them.
+/// Counts all waits and keeps the most serious ones.
 #[derive(Clone, Debug)]
 pub struct WaitList {
     max: usize,
@@ -113,12 +113,12 @@ pub struct WaitList {
 }
 
 impl WaitList {
-    /// A list that holds up to `max` waits.
+    /// Creates a list that keeps up to `max` waits.
     pub fn new(max: usize) -> Self {
         Self { max: max.max(1), total: 0, held: Vec::new() }
     }
 
-    /// Counts a wait, and holds it if it is among the most serious.
+    /// Counts a wait, and keeps it if it is among the most serious.
     pub fn push(&mut self, wait: EndpointWait) {
         self.total += 1;
         self.held.push(wait);
@@ -132,7 +132,7 @@ impl WaitList {
         self.held.truncate(self.max);
     }
 
-    /// How many there are, and the most serious of them, in order.
+    /// The number of waits, and the most serious of them in order.
     pub fn finish(mut self) -> (u64, Vec<EndpointWait>) {
         self.cut();
         (self.total, self.held)

@@ -1,9 +1,9 @@
-//! What the API shows of the condition of a pipeline's engine.
+//! The condition of a pipeline's engine, in the API.
 
 use redrive::internal::engine::{Condition, Problem};
 use redrive_api::{ConditionView, Partitions, PipelineProblem};
 
-/// Partitions, what is stored aside, and what needs a person.
+/// Partitions, spooled records, and what needs a person.
 pub fn condition(condition: &Condition) -> ConditionView {
     let partitions = condition.partitions;
     ConditionView {
@@ -22,7 +22,7 @@ pub fn condition(condition: &Condition) -> ConditionView {
     }
 }
 
-/// One thing that keeps messages from moving, with its pipeline where the answer is about all of them.
+/// A problem that keeps messages from moving, with its pipeline if the answer covers all of them.
 pub fn pipeline_problem(pipeline: Option<&str>, problem: &Problem) -> PipelineProblem {
     let Problem { kind, place, text } = problem;
     PipelineProblem {

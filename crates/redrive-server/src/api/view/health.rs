@@ -1,4 +1,4 @@
-//! What the API shows of the health of a pipeline's sink.
+//! The health of a pipeline's sink, in the API.
 
 use redrive::internal::dispatch::{self, EndpointFigures, health};
 use redrive::{Figures, HealthFigures};
@@ -55,10 +55,10 @@ fn endpoints(all: &EndpointFigures) -> Endpoints {
     }
 }
 
-/// The clock that times calls cannot resolve shorter ones.
+/// The resolution of the clock that times calls.
 const CALL_SECONDS_MIN: f64 = 0.001;
 
-/// What would happen if the sink were back now.
+/// What would happen if the sink recovered now.
 fn recovery(health: &HealthFigures, waiting: u64, live: f64) -> Recovery {
     let HealthFigures { limit, ramp: (permits_from, took), call_took, .. } = *health;
     let rate = call_took.map(|call| limit as f64 / call.as_secs_f64().max(CALL_SECONDS_MIN));

@@ -1,4 +1,4 @@
-//! What the API shows of pipelines, messages and letters. Pure: values of the engine in, shapes of the API out.
+//! Views of pipelines, messages and letters for the API. Pure: converts engine values to API types.
 
 mod attention;
 pub(crate) mod condition;
@@ -30,12 +30,12 @@ use serde_json::Value;
 use self::recent::p99_ms;
 use crate::service::Served;
 
-/// A name that the engine gives, or none.
+/// An optional name from the engine.
 fn named(name: Option<&'static str>) -> Option<String> {
     name.map(str::to_owned)
 }
 
-/// Letters by state.
+/// The numbers of letters by state.
 pub fn letter_counts(counts: &Counts) -> LetterCounts {
     LetterCounts {
         open: counts.letters_open,
@@ -105,7 +105,7 @@ pub fn pipeline(served: &Served, replays: &[ReplayView]) -> PipelineView {
     }
 }
 
-/// The policy in the words of the configuration.
+/// The policy in the terms of the configuration.
 fn policy(policy: &Policy) -> PolicyView {
     let (tiers, backoff) = match policy.schedule() {
         Schedule::Tiers(tiers) => (Some(tiers.iter().map(|tier| duration::print(*tier)).collect()), None),
@@ -130,7 +130,7 @@ fn policy(policy: &Policy) -> PolicyView {
     }
 }
 
-/// A message of a listing.
+/// A message in a listing.
 pub fn listed(ids: LetterIds<'_>, listed: &messages::ListedMessage, with_payload: bool) -> ListedMessage {
     let (found, message) = (&listed.found, listed.message());
     let last = found.history.attempts().pop();
@@ -155,7 +155,7 @@ pub fn listed(ids: LetterIds<'_>, listed: &messages::ListedMessage, with_payload
     }
 }
 
-/// A message as it is now, with what became of each attempt.
+/// The current state of a message, with the result of each attempt.
 pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
     let with_what_followed = |(index, failed): (usize, &Attempt)| {
         let (decision, delay_ms) = followed(message, failed, message.history.get(index + 1));
@@ -175,20 +175,20 @@ pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
     }
 }
 
-/// A message with the ids that its letter knows.
+/// Adds the ids that the letter knows to a message.
 pub fn with_ids_of(view: MessageView, letter: &Letter) -> MessageView {
     let other = |id: &str| (id != view.id).then(|| id.to_owned());
     let (continued_as, accepted_as) = (other(letter.message.id()), other(letter.accepted_id()));
     MessageView { continued_as, accepted_as, ..view }
 }
 
-/// Whether the number of its attempts is known.
+/// Whether the number of attempts is known.
 fn is_counted(message: &MessageState) -> bool {
     message.state != MessagePhase::Succeeded || message.letter.is_some()
 }
 
-/// What was decided after an attempt and the wait that came of it, as far as its successor or the message's state shows
-/// it: a history keeps how attempts ended, and what followed follows from that.
+/// The decision after an attempt and the resulting wait, as far as the next attempt or the message's state shows them:
+/// a history only stores how attempts ended.
 fn followed(
     message: &MessageState,
     attempt: &Attempt,
@@ -197,7 +197,8 @@ fn followed(
     let ended = attempt.at.as_millis().saturating_add(u64::from(attempt.took_ms));
     let waited = |until: Time| Some(until.as_millis().saturating_sub(ended));
     match (next, message.state) {
-        // A number that starts again is the first attempt of a replay: the one before it was the last of its life.
+        // Numbers restart with the first attempt of a replay, so the previous attempt was the last one before the
+        // letter.
         (Some(next), _) if next.number <= attempt.number => ("dead_letter", None),
         (Some(next), _) => ("retry_at", waited(next.at)),
         (
@@ -227,8 +228,8 @@ fn attempt(attempt: &Attempt) -> AttemptView {
     }
 }
 
-/// A dead letter with its history. What only the pipeline knows of it, its origin and its message before the first edit,
-/// is for the caller to add.
+/// A dead letter with its history. The caller adds what only the pipeline knows: its origin, and its message before the
+/// first edit.
 pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> LetterView {
     let message = &letter.message;
     let history = letter.history.attempts();
@@ -276,21 +277,21 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
     }
 }
 
-/// A view without what its pipeline redacts, nor what is known of it besides.
+/// A view without what its pipeline redacts, and without copies of those values and `secrets`.
 pub fn redacted(redaction: &Redaction, view: &impl Serialize, secrets: Secrets) -> Value {
     let mut value = serde_json::to_value(view).unwrap_or_default();
     redaction.redact_with(&mut value, secrets);
     value
 }
 
-/// A view of a message of which only the story is known: the texts of errors may quote what is redacted.
+/// A view of a message of which only the history is known: error texts may quote redacted values.
 pub fn without_errors(view: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(view).unwrap_or_default();
     value.as_object_mut().map(redact::hide_errors);
     value
 }
 
-/// As text where it is UTF-8, otherwise as base64.
+/// As text if it is UTF-8, otherwise as base64.
 pub fn payload(bytes: &[u8]) -> Payload {
     match std::str::from_utf8(bytes) {
         Ok(text) => Payload::Utf8(text.to_owned()),
@@ -298,17 +299,17 @@ pub fn payload(bytes: &[u8]) -> Payload {
     }
 }
 
-/// Bytes that are text nearly always: as text, with what is not replaced.
+/// Bytes that are nearly always text, converted lossily.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The state of this name.
+/// The state with this name.
 pub fn letter_state(name: &str) -> Option<LetterState> {
     LetterState::ALL.into_iter().find(|state| state.name() == name)
 }
 
-/// Headers that say what kind of message it is, in the order in which they are looked for.
+/// Headers that name the type of a message, in order of precedence.
 const KIND_HEADERS: [&str; 5] = ["ce_type", "ce-type", "x-message-type", "message-type", "type"];
 
 fn kind(message: &Message) -> Option<String> {
@@ -316,8 +317,8 @@ fn kind(message: &Message) -> Option<String> {
     KIND_HEADERS.into_iter().find_map(named).map(|(_, value)| text(value))
 }
 
-/// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
-/// HTTP has it. Values of secrets are not shown: reading letters must not enable forging webhooks.
+/// The headers of a message by name. Values of repeated names are joined with commas, as in HTTP. Secret values are not
+/// shown: reading letters must not enable forging webhooks.
 pub fn headers(message: &Message) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::<String, String>::new();
     for (name, value) in message.headers() {

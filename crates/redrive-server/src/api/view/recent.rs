@@ -1,4 +1,4 @@
-//! What the API shows of a pipeline's last minutes: how quick it was, how long messages were held, and what failed.
+//! A pipeline's last minutes, in the API: latency, time held, and failures.
 
 use redrive::Histogram;
 use redrive::internal::figures::recent::{RecentFigures, WINDOW};

@@ -1,4 +1,4 @@
-//! Opens a connection to the one server: name, TCP, TLS with ALPN, HTTP/2.
+//! Opens a connection to the server: DNS, TCP, TLS with ALPN, HTTP/2.
 
 use std::io;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::tls;
 use crate::webhook::Trouble;
 
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// Answers are small. What a server may send ahead on one stream, and on all of them.
+/// The window per stream and per connection. Answers are small.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
 
 pub(super) type Opened = (SendRequest<Bytes>, Connection<TlsStream<TcpStream>, Bytes>);
 
-/// Where the connections go.
+/// The server's address.
 #[derive(Clone)]
 pub struct ServerAddress {
     host: String,
@@ -62,7 +62,7 @@ impl ServerAddress {
             return Err(unresolved());
         }
         let tcp = TcpStream::connect(&addresses[..]).await.map_err(|error| unconnected(&error))?;
-        // Without this a small request waits for the answer to the one before.
+        // Otherwise a small request would wait for the answer to the previous one.
         tcp.set_nodelay(true).map_err(|error| unconnected(&error))?;
         let stream = self.tls.connect(self.name.clone(), tcp).await.map_err(|error| handshake(&error))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
@@ -70,7 +70,7 @@ impl ServerAddress {
         }
         h2::client::Builder::new()
             .enable_push(false)
-            // Until SETTINGS say how many the server takes; APNs takes one before it knows who we are.
+            // Until SETTINGS give the server's limit; APNs allows one before authentication.
             .initial_max_send_streams(1)
             .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

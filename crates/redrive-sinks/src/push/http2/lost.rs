@@ -5,10 +5,10 @@ use crate::webhook::Trouble;
 /// Why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// There was no connection to send it on.
+    /// It could not be sent: there was no connection.
     Unsent(Trouble, String),
-    /// The server says that it did not look at it: GOAWAY with a lower last stream, or REFUSED_STREAM. It can be sent
-    /// again at once, on another connection.
+    /// The server did not process it: GOAWAY with a lower last stream, or REFUSED_STREAM. It can be sent again
+    /// immediately on another connection.
     Unprocessed(&'static str),
     /// The connection or the stream broke after it was sent. It may have had its effect.
     Broken(&'static str),

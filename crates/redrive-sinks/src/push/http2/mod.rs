@@ -1,6 +1,6 @@
 //! An HTTP/2 client for one server: several connections, each with as many streams as the server allows.
 //!
-//! - [`dial`]: a connection with TLS; [`session`]: one connection in use; [`sessions`]: which one a request takes
+//! - [`dial`]: a connection with TLS; [`session`]: one connection in use; [`sessions`]: chooses one for a request
 //! - [`lost`]: why a request got no answer
 
 pub mod dial;

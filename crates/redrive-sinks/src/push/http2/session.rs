@@ -1,4 +1,4 @@
-//! One connection: its streams, the ping that notices when it is dead, and what a lost stream means.
+//! One connection: its streams, the ping that detects a dead one, and what a lost stream means.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,15 +15,14 @@ use tokio::time::{sleep, timeout};
 use super::dial::{Opened, ServerAddress};
 use super::lost::Lost;
 
-/// A ping goes out this long after the last one, and its answer may take as long: a dead connection is noticed within
-/// ten seconds.
+/// The interval of pings, and the time limit for their answers: a dead connection is detected within ten seconds.
 const PING_EVERY: Duration = Duration::from_secs(4);
 const PONG_MAX: Duration = Duration::from_secs(5);
-/// Rounds between pings while nothing is sent: often enough for the tables of address translation on the way.
+/// Ping intervals that are skipped while nothing is sent: few enough to keep NAT tables alive.
 const IDLE_ROUNDS: u32 = 15;
-/// What is read of an answer's body.
+/// The maximum number of bytes read of an answer's body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// More streams than this on one connection are not worth it: one lost packet holds all of them.
+/// The limit of streams per connection: with more, one lost packet would hold up too many.
 const STREAMS_MAX: usize = 1000;
 
 /// An answer: status, headers and a bounded part of its body.
@@ -34,7 +33,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// One connection. Cheap to share.
+/// One connection. Cheap to clone.
 #[derive(Debug)]
 pub(super) struct Session {
     send: SendRequest<Bytes>,
@@ -44,19 +43,19 @@ pub(super) struct Session {
 #[derive(Debug, Default)]
 struct SessionState {
     streams: AtomicUsize,
-    /// Takes no further requests: closed, closing, or dead.
+    /// Accepts no further requests: closed, closing, or dead.
     retired: AtomicBool,
 }
 
 impl Session {
-    /// Opens a connection and drives it until it ends; `freed` hears when that is.
+    /// Opens a connection and drives it until it ends; `freed` is notified then.
     pub(super) async fn open(server: &ServerAddress, freed: Arc<Notify>) -> Result<Self, Lost> {
         let (send, mut connection): Opened = server.open().await?;
         let state = Arc::new(SessionState::default());
         let ping = connection.ping_pong();
         let driven = Arc::clone(&state);
         tokio::spawn(async move {
-            // Dropping the connection ends every stream on it.
+            // Dropping the connection ends all its streams.
             tokio::select! {
                 _ = connection => {}
                 () = until_dead(ping, &driven, &freed) => {}
@@ -71,7 +70,7 @@ impl Session {
         self.state.retired.load(Ordering::Acquire)
     }
 
-    /// Takes no further requests; what is on its way stays.
+    /// Stops accepting requests; those in flight continue.
     pub(super) fn retire(&self) {
         self.state.retired.store(true, Ordering::Release);
     }
@@ -80,12 +79,12 @@ impl Session {
         self.state.streams.load(Ordering::Acquire)
     }
 
-    /// Streams that may be open at once: what the server's SETTINGS say now.
+    /// The current limit of concurrent streams, from the server's SETTINGS.
     pub(super) fn streams_max(&self) -> usize {
         self.send.current_max_send_streams().clamp(1, STREAMS_MAX)
     }
 
-    /// Counts a stream. The caller holds the pool's lock, so the limit is not passed.
+    /// Counts a stream. The caller holds the pool's lock, so the limit is kept.
     pub(super) fn begin(&self) {
         self.state.streams.fetch_add(1, Ordering::AcqRel);
     }
@@ -105,18 +104,18 @@ impl Session {
             stream.send_data(body, true).map_err(|error| self.lost(&error))?;
         }
         let (head, body) = response.await.map_err(|error| self.lost(&error))?.into_parts();
-        // A failure is known by its head, and APNs has no body on success; how the body ends changes nothing.
+        // The head identifies a failure, and APNs has no body on success; how the body ends does not matter.
         let body = read(body).await;
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
-    /// Only streams above the last one that a GOAWAY names end with that GOAWAY as their error.
+    /// Only streams above the last one named by a GOAWAY end with that GOAWAY as their error.
     fn lost(&self, error: &h2::Error) -> Lost {
         if error.is_go_away() && error.is_remote() {
             self.retire();
             Lost::Unprocessed("the server closed the connection before it processed the request")
         } else if error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
-            // A matter of this stream alone, such as one too many.
+            // Concerns only this stream, such as one too many.
             Lost::Unprocessed("the server refused the stream")
         } else if error.is_reset() {
             Lost::Broken("the server reset the stream")
@@ -130,7 +129,7 @@ impl Session {
 async fn read(mut body: RecvStream) -> Bytes {
     let mut read = BytesMut::new();
     while let Some(Ok(data)) = body.data().await {
-        // Cannot fail: it is what was just received.
+        // Cannot fail: these bytes were just received.
         let _ = body.flow_control().release_capacity(data.len());
         let room = BODY_BYTES_MAX - read.len();
         read.extend_from_slice(&data[..data.len().min(room)]);
@@ -141,9 +140,9 @@ async fn read(mut body: RecvStream) -> Bytes {
     read.freeze()
 }
 
-/// Returns when the connection answers no ping any more.
+/// Returns when the connection stops answering pings.
 ///
-/// An answered ping also shows that earlier SETTINGS have arrived, so calls that wait for a stream look again.
+/// An answered ping also shows that earlier SETTINGS have arrived, so calls waiting for a stream check again.
 async fn until_dead(ping: Option<PingPong>, state: &SessionState, freed: &Notify) {
     let Some(mut ping) = ping else { return std::future::pending().await };
     let mut idle = 0;

@@ -1,5 +1,5 @@
-//! The connections to one server: a request takes the one with the fewest streams, and a new one is opened when all
-//! are busy.
+//! The connections to one server: a request uses the one with the fewest streams, and a new one is opened when all are
+//! busy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use super::dial::ServerAddress;
 use super::lost::Lost;
 use super::session::{Answer, Session};
 
-/// Connections that one request tries when servers close them before they process it.
+/// How many connections one request tries if servers close them before processing it.
 const TRIES_MAX: u32 = 3;
-/// A connection with this many streams is busy: one core drives it, so a further connection is worth its handshake
-/// although this one could take more.
+/// A connection with this many streams is busy: one core drives it, so another connection is worth its handshake even
+/// if this one could take more.
 const STREAMS_BUSY: usize = 64;
-/// How long the open connections have to do after a further one could not be opened.
+/// How long to use only the open connections after opening another one failed.
 const FURTHER_AFTER: Duration = Duration::from_secs(30);
 
 /// The connections to one server.
@@ -34,27 +34,27 @@ pub struct Sessions {
 #[derive(Debug, Default)]
 struct OpenSessions {
     sessions: Vec<Arc<Session>>,
-    /// Whether a call is connecting. One at a time: the next request finds the connection it needs.
+    /// Whether a call is connecting. Only one at a time, so that the next request can use its connection.
     is_opening: bool,
-    /// No further connection before this: the last try failed.
+    /// No further connection before this time, since the last attempt failed.
     further_at: Option<Instant>,
 }
 
 impl OpenSessions {
-    /// The connection with the fewest streams, if it can take one more.
+    /// The connection with the fewest streams, if it has room.
     fn least(&self) -> Option<&Arc<Session>> {
         let room = self.sessions.iter().filter(|session| session.streams() < session.streams_max());
         room.min_by_key(|session| session.streams())
     }
 
-    /// The only connection is always worth a try, a further one not soon after the last try failed.
+    /// Whether to open a connection: the first always, a further one not soon after a failed attempt.
     fn may_add(&self) -> bool {
         self.sessions.is_empty() || self.further_at.is_none_or(|at| at <= Instant::now())
     }
 }
 
 impl Sessions {
-    /// At most `connections_max` connections, opened when they are needed.
+    /// At most `connections_max` connections, opened on demand.
     pub fn new(server: ServerAddress, connections_max: usize) -> Self {
         let open = Mutex::default();
         Self { server, connections_max: connections_max.max(1), open, freed: Arc::default() }
@@ -62,8 +62,8 @@ impl Sessions {
 
     /// Sends a request and waits for its answer. The caller sets the time limit.
     ///
-    /// A request that no server looked at is sent again on another connection, a few times. `sent` is set while a request
-    /// is on its way: a call that gives up then does not know whether it had its effect.
+    /// A request that no server processed is sent again on another connection, a few times. `sent` is set while a
+    /// request is in flight: a call that gives up then does not know whether it had its effect.
     pub async fn request(
         &self,
         request: impl Fn() -> Request<()>,
@@ -84,12 +84,12 @@ impl Sessions {
         }
     }
 
-    /// Sends what comes next on new connections. What is on its way stays where it is.
+    /// Uses new connections for later requests. Requests in flight stay on the old ones.
     pub fn retire_all(&self) {
         self.lock().sessions.drain(..).for_each(|session| session.retire());
     }
 
-    /// A place for one stream.
+    /// Reserves one stream.
     async fn lease(&self) -> Result<Lease<'_>, Lost> {
         loop {
             let freed = self.freed.notified();
@@ -118,7 +118,7 @@ impl Sessions {
         match open.least() {
             Some(session) if session.streams() < STREAMS_BUSY || !may_open => {
                 session.begin();
-                // SETTINGS may have made room for more than one: the call that is served wakes the next.
+                // SETTINGS may have made room for several: each served call wakes the next.
                 if session.streams() < session.streams_max() {
                     self.freed.notify_one();
                 }
@@ -132,7 +132,7 @@ impl Sessions {
         }
     }
 
-    /// After a connection could not be opened: whether there are others. If so, they have to do for a while.
+    /// Handles a failure to open a connection: returns whether there are others, which are then used alone for a while.
     fn others_suffice(&self) -> bool {
         let mut open = self.lock();
         open.sessions.retain(|session| !session.is_retired());
@@ -151,7 +151,7 @@ enum Choice {
     Wait,
 }
 
-/// A call is connecting, until this is dropped: also when connecting failed or was given up.
+/// Marks that a call is connecting, until dropped: even if connecting failed or was cancelled.
 struct Opening<'p>(&'p Sessions);
 
 impl Drop for Opening<'_> {
@@ -161,7 +161,7 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// One stream's place on a connection.
+/// A reserved stream on a connection.
 struct Lease<'p> {
     pool: &'p Sessions,
     session: Arc<Session>,

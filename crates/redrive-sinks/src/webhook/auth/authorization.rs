@@ -1,4 +1,4 @@
-//! The header `authorization` of one attempt, and the files that its secrets come from.
+//! The header `authorization` of one attempt, and the files with its secrets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ const SECRET_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Clone, Debug)]
 pub(in super::super) struct Authorization {
     pub(in super::super) value: HeaderValue,
-    /// Which token it holds, so that a refused one is not asked for again.
+    /// Identifies the token, so that a refused one is not used again.
     pub(super) generation: u64,
 }
 
-/// A file with a secret of one line.
+/// Opens a file with a one-line secret.
 pub(super) fn open(key: &str, path: &Path) -> Result<Watched<Secret>, SinkFault> {
     Watched::open(path, SECRET_BYTES_MAX, one_line, Instant::now()).map_err(|error| {
         let problem = format!("`{key}` cannot be used: {error}");
@@ -35,7 +35,7 @@ fn one_line(text: &str) -> Result<Secret, String> {
     Ok(Secret::from(text))
 }
 
-/// The present content of a file with a secret.
+/// The current content of a secret file.
 pub(super) fn current(file: &Watched<Secret>) -> Arc<Secret> {
     file.get(SECRET_BYTES_MAX, Instant::now())
 }

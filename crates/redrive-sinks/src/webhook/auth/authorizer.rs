@@ -1,4 +1,4 @@
-//! Who we are to the receiver: basic, a bearer token, or OAuth2 client credentials. Every secret comes from a file.
+//! Authenticates to the receiver: basic, a bearer token, or OAuth2 client credentials. Every secret comes from a file.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::oauth::{OAuth2, TokenSource};
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 
-/// How requests are authenticated, as a user describes it.
+/// The user settings of authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Auth {
     #[default]
@@ -29,7 +29,7 @@ pub enum Auth {
     OAuth2(OAuth2),
 }
 
-/// Makes the header `authorization`.
+/// Creates the header `authorization`.
 #[derive(Debug)]
 pub(in super::super) enum Authorizer {
     None,
@@ -39,7 +39,7 @@ pub(in super::super) enum Authorizer {
 }
 
 impl Auth {
-    /// Reads the files and says what is wrong with them. `pool` is how a token is fetched.
+    /// Reads the files and reports their faults. `pool` is used to fetch tokens.
     pub(in super::super) fn authorizer(&self, pool: impl FnOnce() -> Pool) -> Result<Authorizer, SinkFault> {
         Ok(match self {
             Self::None => Authorizer::None,
@@ -61,7 +61,7 @@ impl Auth {
 }
 
 impl Authorizer {
-    /// The header of an attempt; `refused` is the one that the receiver answered with 401.
+    /// The header for an attempt; `refused` is the one that the receiver answered with 401.
     pub(in super::super) async fn authorize(
         &self,
         refused: Option<&Authorization>,
@@ -91,7 +91,7 @@ impl Authorizer {
         }
     }
 
-    /// Whether a 401 may only mean that a token has ended early.
+    /// Whether a 401 may only mean that a token expired early.
     pub(in super::super) fn can_refresh(&self) -> bool {
         matches!(self, Self::OAuth2(_))
     }

@@ -1,7 +1,7 @@
-//! Who we are to the receiver.
+//! Authentication to the receiver.
 //!
-//! - `authorizer`: what a user sets, and the header that comes of it
-//! - `authorization`: that header, and the files of its secrets; `oauth`: tokens by client credentials
+//! - `authorizer`: user settings, and the resulting header
+//! - `authorization`: that header, and its secret files; `oauth`: tokens by client credentials
 
 mod authorization;
 mod authorizer;

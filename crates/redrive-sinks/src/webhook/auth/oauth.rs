@@ -1,4 +1,4 @@
-//! OAuth2 client credentials: fetches a token, holds it until shortly before it expires, and fetches another when the
+//! OAuth2 client credentials: fetches a token, keeps it until shortly before it expires, and fetches another when the
 //! receiver refuses it.
 
 use std::fmt;
@@ -25,15 +25,15 @@ use super::authorization::{Authorization, current};
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 
-/// A token is replaced so long before it expires.
+/// How long before expiry a token is replaced.
 const EARLY: Duration = Duration::from_secs(30);
 /// How long a token without `expires_in` is used.
 const LIFETIME_DEFAULT: Duration = Duration::from_mins(5);
 const LIFETIME_MAX: Duration = Duration::from_hours(24);
-/// For so long after a failure the token endpoint is not called again.
+/// How long the token endpoint is not called again after a failure.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// Where tokens come from, as a user describes it.
+/// The user settings of a token endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuth2 {
     pub token_url: Secret,
@@ -42,7 +42,7 @@ pub struct OAuth2 {
     pub scopes: Vec<String>,
 }
 
-/// The token of a sink.
+/// Provides the tokens of a sink.
 pub(in super::super) struct TokenSource {
     url: Uri,
     client_id: String,
@@ -62,9 +62,9 @@ struct HeldToken {
 /// Why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RefusalBody {
-    /// Our id or secret is wrong, and trying again changes nothing.
+    /// Our id or secret is wrong, and retrying does not help.
     Credential(String),
-    /// It may work a moment later.
+    /// It may work later.
     Unavailable(String),
 }
 
@@ -78,18 +78,18 @@ impl RefusalBody {
     }
 }
 
-/// What a token endpoint grants.
+/// The answer of a token endpoint.
 #[derive(Deserialize)]
 struct Granted {
     access_token: String,
-    /// It has to be there and is often left out.
+    /// Required by the RFC, but often missing.
     token_type: Option<String>,
-    /// A number of seconds; some write it as a text.
+    /// A number of seconds; some servers write it as text.
     expires_in: Option<Value>,
 }
 
 impl Granted {
-    /// The header and for how long it may be used.
+    /// The header and how long it may be used.
     fn accept(&self) -> Result<(HeaderValue, Duration), RefusalBody> {
         if let Some(kind) = self.token_type.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
             let kind = plain(kind).unwrap_or("…");
@@ -107,7 +107,7 @@ impl Granted {
     }
 }
 
-/// How long a token is used, by its `expires_in`.
+/// How long a token may be used, from its `expires_in`.
 fn lifetime(expires_in: Option<&Value>) -> Result<Duration, RefusalBody> {
     let (seconds, written) = match expires_in {
         None | Some(Value::Null) => return Ok(LIFETIME_DEFAULT),
@@ -128,7 +128,7 @@ fn lifetime(expires_in: Option<&Value>) -> Result<Duration, RefusalBody> {
     }
 }
 
-/// A word of the token endpoint that may be repeated in an error.
+/// A word from the token endpoint that is safe to show in an error.
 fn plain(word: &str) -> Option<&str> {
     let is_plain = (1..=64).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_graphic());
     is_plain.then_some(word)
@@ -158,9 +158,9 @@ impl TokenSource {
         Ok(Self { url, client_id, secret, scope, pool, held: Mutex::default() })
     }
 
-    /// The token in force. One of the `refused` generation is not used again.
+    /// The current token. One of the `refused` generation is not used again.
     pub(super) async fn authorization(&self, refused: Option<u64>) -> Result<Authorization, Failure> {
-        // Calls that come while a token is fetched wait for that one.
+        // Calls that arrive while a token is being fetched wait for it.
         let mut held = self.held.lock().await;
         let now = Instant::now();
         if let Some((token, until)) = &held.token
@@ -196,7 +196,7 @@ impl TokenSource {
         let response = response.map_err(|error| unavailable(&trouble::of(&error).1))?;
         let (head, mut body) = response.into_parts();
         let mut text = Vec::new();
-        // The whole of it: a token may be long.
+        // Read all of it: a token may be long.
         let read = answer::read_up_to(answer::BODY_BYTES_MAX, &mut body, &mut text).await;
         read.map_err(|error| unavailable(trouble::broken(&error)))?;
         let status = head.status;
@@ -242,7 +242,7 @@ impl TokenSource {
     }
 }
 
-/// `application/x-www-form-urlencoded`, as RFC 6749 wants ids and secrets too.
+/// Encodes as `application/x-www-form-urlencoded`, which RFC 6749 requires for ids and secrets too.
 fn form_encoded(text: &str) -> String {
     use std::fmt::Write as _;
     text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {

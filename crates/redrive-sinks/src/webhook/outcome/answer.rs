@@ -1,4 +1,4 @@
-//! Reads an answer: what of its head matters, and a bounded part of its body.
+//! Reads an answer: the relevant parts of its head, and a bounded part of its body.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,36 +15,36 @@ const CLASS: HeaderName = HeaderName::from_static("redrive-class");
 const DELIVERY: HeaderName = HeaderName::from_static("webhook-delivery");
 const REASON: HeaderName = HeaderName::from_static("redrive-reason");
 
-/// What is read of a body. A connection whose answer is longer is given up.
+/// The maximum number of bytes read of a body. A connection with a longer answer is closed.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
-/// What is looked at to make the excerpt. More than the excerpt, because hiding something can shorten the text.
+/// How much of the body is used for the excerpt. More than the excerpt itself, because redaction can shorten the text.
 const LOOKED_AT_BYTES_MAX: usize = 4 * 1024;
 const EXCERPT_BYTES_MAX: usize = 256;
 const REASON_BYTES_MAX: usize = 200;
 const RETRY_AFTER_BYTES_MAX: usize = 64;
 
-/// What a receiver that fails a message asks for, in `webhook-delivery`.
+/// What a failing receiver asks for in `webhook-delivery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// Send nothing to this endpoint any more.
+    /// Do not send anything to this endpoint any more.
     Disable,
     /// Do not try this message again.
     AbortMessage,
 }
 
-/// What a receiver said, cleaned.
+/// A receiver's answer, sanitized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WebhookAnswer {
     pub(crate) status: StatusCode,
-    /// `redrive-class`.
+    /// From `redrive-class`.
     pub(crate) meaning: Option<Meaning>,
-    /// `webhook-delivery`.
+    /// From `webhook-delivery`.
     pub(crate) delivery: Option<Delivery>,
-    /// `redrive-reason`, or the beginning of the body.
+    /// From `redrive-reason`, or the beginning of the body.
     pub(crate) reason: String,
-    /// The reason is the beginning of the body.
+    /// Whether the reason is the beginning of the body.
     pub(crate) is_explained_by_body: bool,
-    /// `Retry-After` as it was written.
+    /// `Retry-After` as written.
     pub(crate) retry_after: Option<String>,
 }
 
@@ -69,11 +69,11 @@ impl WebhookAnswer {
         }
     }
 
-    /// Takes the beginning of the body for the reason, where the receiver gave none.
+    /// Uses the beginning of the body as the reason if the receiver gave none.
     pub(crate) fn explain(&mut self, body: &[u8], redactor: &Redactor, endpoint: &Uri) {
         if self.reason.is_empty() {
-            // Of a stack trace, the exception and where it was thrown: its beginning says neither in Python, and in one
-            // line nobody can tell what was what.
+            // Reduce a stack trace to the exception and the frame that threw it: the beginning shows neither in Python,
+            // and on one line the parts cannot be told apart.
             let folded = trace::folded(&String::from_utf8_lossy(body));
             let body = folded.as_ref().map_or(body, String::as_bytes);
             self.reason = redactor.clean(body, endpoint, EXCERPT_BYTES_MAX);
@@ -86,13 +86,13 @@ fn first<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     headers.get(name).map(HeaderValue::as_bytes)
 }
 
-/// Reads a body to its end, or to the bound. What is worth looking at is put into `beginning` as it comes, so that it is
-/// there also if the end does not come.
+/// Reads a body to its end, or to the limit. The relevant part is put into `beginning` as it arrives, so that it is
+/// there even if the end never comes.
 pub(crate) async fn read(body: &mut Incoming, beginning: &mut Vec<u8>) -> Result<(), hyper::Error> {
     read_up_to(LOOKED_AT_BYTES_MAX, body, beginning).await
 }
 
-/// The same, of a body that is not only looked at: `beginning` gets up to `max` bytes.
+/// The same for a body whose content is needed: `beginning` gets up to `max` bytes.
 pub(crate) async fn read_up_to(
     max: usize,
     body: &mut Incoming,
@@ -101,7 +101,7 @@ pub(crate) async fn read_up_to(
     let mut read = 0;
     while !body.is_end_stream() {
         let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await else { break };
-        // Trailers carry nothing for us.
+        // Trailers are ignored.
         let Ok(data) = frame?.into_data() else { continue };
         let room = max.saturating_sub(beginning.len());
         beginning.extend_from_slice(&data[..data.len().min(room)]);

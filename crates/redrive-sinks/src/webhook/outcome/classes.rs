@@ -1,4 +1,4 @@
-//! The class table: what each answer means, as data that a user can override.
+//! The class table: the meaning of each answer, as data that a user can override.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use redrive_core::{Class, FailureKind};
 
 use crate::fault::SinkFault;
 
-/// What went wrong where no status came back.
+/// What went wrong without a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// No whole answer within the timeout.
+    /// No complete answer within the timeout.
     Timeout,
     /// No connection could be made.
     Refused,
@@ -19,13 +19,13 @@ pub enum Trouble {
     Dns,
     /// The certificate is not trusted, or the TLS handshake failed.
     Tls,
-    /// The connection broke, or what came over it was not an HTTP answer.
+    /// The connection broke, or the data was not an HTTP answer.
     Reset,
     /// The address guard refused the address.
     Blocked,
     /// The receiver refuses our client certificate.
     Credential,
-    /// The proxy cannot be reached, or opens no connection to the receiver.
+    /// The proxy cannot be reached, or does not open a connection to the receiver.
     Proxy,
     /// The proxy refuses our credentials.
     ProxyAuth,
@@ -58,7 +58,7 @@ impl Trouble {
         }
     }
 
-    /// The kind of failure it is. `sent`: the request had begun to leave.
+    /// The kind of this failure. `sent`: the request had begun to leave.
     pub(crate) const fn kind(self, sent: bool) -> FailureKind {
         match self {
             Self::Timeout => FailureKind::Timeout,
@@ -70,13 +70,13 @@ impl Trouble {
         }
     }
 
-    /// Whether it happened before the receiver had a part in it.
+    /// Whether it happened before the receiver was involved.
     pub const fn is_before_receiver(self) -> bool {
         matches!(self, Self::Proxy | Self::ProxyAuth)
     }
 }
 
-/// A row's left side: one status, a hundred of them, or a trouble.
+/// The left side of a row: one status, a hundred of them, or a trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
     Status(u16),
@@ -110,7 +110,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// A row's right side.
+/// The right side of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Delivered.
@@ -119,7 +119,7 @@ pub enum Meaning {
 }
 
 impl Meaning {
-    /// `ok` or a class, without `crash`: that a process died is not for an answer to say.
+    /// `ok` or a class, except `crash`: an answer cannot say that a process died.
     pub const NAMES: [&str; 7] =
         ["ok", "transient", "rate_limited", "permanent", "gone", "credential", "reconnect"];
 
@@ -144,7 +144,7 @@ const PERMANENT: Meaning = Meaning::Fails(Class::Permanent);
 const GONE: Meaning = Meaning::Fails(Class::Gone);
 const CREDENTIAL: Meaning = Meaning::Fails(Class::Credential);
 
-/// The generic webhook. 404 is not `gone`: a route that is missing for a moment looks the same.
+/// The generic webhook. 404 is not `gone`: a temporarily missing route looks the same.
 const WEBHOOK: &[(Case, Meaning)] = &[
     (Case::Hundred(1), PERMANENT),
     (Case::Hundred(2), Meaning::Ok),
@@ -178,7 +178,7 @@ const WEBHOOK: &[(Case, Meaning)] = &[
     (Case::Trouble(Trouble::ProxyAuth), CREDENTIAL),
 ];
 
-/// Two lists and nothing else: what is on the list of retryable statuses is retried, every other failure is permanent.
+/// Statuses on the list are retried, every other failure is permanent.
 const SEED_STRICT: &[(Case, Meaning)] = &[
     (Case::Hundred(1), PERMANENT),
     (Case::Hundred(2), Meaning::Ok),
@@ -205,7 +205,7 @@ const SEED_STRICT: &[(Case, Meaning)] = &[
     (Case::Trouble(Trouble::ProxyAuth), CREDENTIAL),
 ];
 
-/// What each status and each trouble means.
+/// The class of each status and each trouble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassTable {
     rows: BTreeMap<Case, Meaning>,
@@ -225,7 +225,7 @@ impl ClassTable {
         Self { rows: WEBHOOK.iter().copied().collect() }
     }
 
-    /// Retries exactly 429, 500, 502, 503, 504 and what never got an answer; 400, 401, 404, 410 and the rest never.
+    /// Retries exactly 429, 500, 502, 503, 504 and requests without an answer; 400, 401, 404, 410 and the rest never.
     pub fn seed_strict() -> Self {
         Self { rows: SEED_STRICT.iter().copied().collect() }
     }
@@ -238,8 +238,8 @@ impl ClassTable {
         }
     }
 
-    /// The table of `classes = { preset = "…", "404" = "gone", "5xx" = "permanent", timeout = "transient" }`, or all
-    /// that is wrong with it.
+    /// Parses `classes = { preset = "…", "404" = "gone", "5xx" = "permanent", timeout = "transient" }`, or returns all
+    /// its faults.
     ///
     /// A row for a hundred replaces the preset's rows for single statuses of that hundred; the user's own rows for
     /// single statuses stay, whatever their order.
@@ -270,7 +270,7 @@ impl ClassTable {
         Ok(table)
     }
 
-    /// Sets one row. A hundred takes its single statuses with it.
+    /// Sets one row. A hundred replaces its single statuses.
     pub fn set(&mut self, case: Case, meaning: Meaning) {
         if let Case::Hundred(first) = case {
             let of_it = |row: &Case| matches!(row, Case::Status(status) if status / 100 == u16::from(first));
@@ -282,7 +282,7 @@ impl ClassTable {
     pub fn status(&self, status: u16) -> Meaning {
         let exact = self.rows.get(&Case::Status(status));
         let row = exact.or_else(|| self.rows.get(&Case::Hundred((status / 100) as u8)));
-        // A status beyond 599 is no HTTP; such a receiver will send it again.
+        // A status above 599 is invalid HTTP; such a receiver would repeat it.
         row.copied().unwrap_or(PERMANENT)
     }
 

@@ -1,4 +1,4 @@
-//! From what came back to a failure, or to none. Pure.
+//! Converts an answer to a failure, or to none. Pure.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,10 +18,10 @@ pub enum WebhookError {
     /// An answer that is not a success.
     #[error("{text}")]
     Answered { status: u16, text: String },
-    /// No answer, or not a whole one.
+    /// No answer, or an incomplete one.
     #[error("{text}")]
     Unanswered { trouble: Trouble, text: String },
-    /// The message names no endpoint that can be sent to.
+    /// The message has no usable endpoint.
     #[error(transparent)]
     Endpoint(#[from] EndpointFault),
     /// The request could not be signed.
@@ -29,16 +29,16 @@ pub enum WebhookError {
     Signing(#[from] SigningError),
 }
 
-/// Who chose the endpoint, and so how far its word goes.
+/// Who chose the endpoint, which limits what its answers can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum EndpointOwner {
-    /// The one of the configuration.
+    /// From the configuration.
     Ours,
-    /// One that a message names. It may speak for its own messages; what would hold up all others' is not believed.
+    /// From a message. It may decide about its own messages, but must not hold up others.
     Theirs,
 }
 
-/// What the answer's head means, before its body is read.
+/// The meaning of the answer's head, before its body is read.
 pub(in super::super) fn meaning(
     answer: &WebhookAnswer,
     table: &ClassTable,
@@ -51,14 +51,14 @@ pub(in super::super) fn meaning(
     let by_table = table.status(answer.status.as_u16());
     match (said, answer.delivery, by_table) {
         (Some(said), _, _) => said,
-        // A message that was accepted is delivered, whatever shall become of the next one.
+        // An accepted message is delivered, whatever happens to the next one.
         (None, _, Meaning::Ok) | (None, None, _) => by_table,
         (None, Some(Delivery::Disable), Meaning::Fails(_)) => Meaning::Fails(Class::Gone),
         (None, Some(Delivery::AbortMessage), Meaning::Fails(_)) => Meaning::Fails(Class::Permanent),
     }
 }
 
-/// The failure that an answer of this class is.
+/// The failure for an answer of this class.
 pub(in super::super) fn answered(answer: &WebhookAnswer, class: Class, now: SystemTime) -> Failure {
     let status = answer.status.as_u16();
     let mut text = named(answer);
@@ -77,7 +77,7 @@ pub(in super::super) fn answered(answer: &WebhookAnswer, class: Class, now: Syst
     }
 }
 
-/// The failure that a trouble is. `status` is there if the head of an answer came and its end did not.
+/// The failure for a trouble. `status` is set if the head of an answer arrived but not its end.
 pub(in super::super) fn unanswered(
     trouble: Trouble,
     text: &str,
@@ -101,7 +101,7 @@ pub(in super::super) fn unanswered(
     }
 }
 
-/// The failure of a request that was not sent because it could not be signed.
+/// The failure of a request that could not be signed, and so was not sent.
 pub(in super::super) fn unsigned(error: SigningError) -> Failure {
     if error.is_transient() {
         Failure::transient(WebhookError::Signing(error)).before_receiver()
@@ -110,7 +110,7 @@ pub(in super::super) fn unsigned(error: SigningError) -> Failure {
     }
 }
 
-/// `503 Service Unavailable`, by our own words for the number and not by the receiver's.
+/// `503 Service Unavailable`, in our own words and not the receiver's.
 fn named(answer: &WebhookAnswer) -> String {
     let status = answer.status;
     status
@@ -120,7 +120,7 @@ fn named(answer: &WebhookAnswer) -> String {
 
 pub(crate) fn of_class(class: Class, wait: Option<Duration>, error: impl Into<Cause>) -> Failure {
     let failure = match class {
-        // A crash is not for an answer to say; no table holds it.
+        // An answer cannot report a crash; no table contains it.
         Class::Transient | Class::Crash => Failure::transient(error),
         Class::RateLimited => Failure::rate_limited(None, error),
         Class::Permanent => Failure::permanent(error),

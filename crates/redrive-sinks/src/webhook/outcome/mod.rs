@@ -1,8 +1,8 @@
-//! What came back from a receiver, and what it means.
+//! Answers of receivers, and their meaning.
 //!
-//! - `answer`, `retry_after`, `text`: an answer, bounded and cleaned
+//! - `answer`, `retry_after`, `text`: an answer, bounded and sanitized
 //! - `trouble`: why there was none
-//! - [`classes`]: the table of what each of them means; [`judge`]: the failure that follows
+//! - [`classes`]: the class table; [`judge`]: the resulting failure
 
 pub(crate) mod answer;
 pub(crate) mod retry_after;

@@ -1,16 +1,15 @@
-//! `Retry-After`: seconds or a date, whatever the receiver writes into it.
+//! Parses `Retry-After`: seconds or a date, whatever the receiver sends.
 
 use std::time::{Duration, SystemTime};
 
-/// The longest wait that is believed. The policy has its own, smaller bound (`retry_after_max`).
+/// The longest wait that is accepted. The policy has its own, smaller limit (`retry_after_max`).
 pub(crate) const WAIT_MAX: Duration = Duration::from_hours(365 * 24);
 
-/// The wait that the header asks for. `None` if it says nothing that can be understood; a moment that has passed is no
-/// wait at all.
+/// The wait that the header asks for. `None` if it cannot be parsed; a time in the past means no wait.
 pub(crate) fn wait(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than a number holds are still seconds.
+        // A number that overflows still means seconds.
         let secs = value.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(secs).min(WAIT_MAX));
     }

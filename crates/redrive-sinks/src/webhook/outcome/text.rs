@@ -1,4 +1,4 @@
-//! Sanitizes receiver text for error messages: short, one line, without URLs and without our own secrets.
+//! Sanitizes receiver text for error messages: short, one line, without URLs and our own secrets.
 
 use std::borrow::Cow;
 
@@ -9,30 +9,30 @@ use redrive_core::text::secret_header::is_secret_header;
 
 use crate::secret::Secret;
 
-/// Shorter words are no secrets; replacing them would only garble the text.
+/// Shorter words are not treated as secrets; replacing them would only garble the text.
 const HIDDEN_BYTES_MIN: usize = 6;
-/// From this length on a part of a path is taken for a token.
+/// From this length on a path segment is treated as a token.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// Replaces what must not be repeated.
+/// Removes text that must not be repeated.
 pub(crate) struct Redactor {
     hidden: Vec<String>,
 }
 
 impl Redactor {
-    /// Hides the secrets and each word of them: of `Bearer abc…` a receiver may echo only the token.
+    /// Hides the secrets and each word in them: of `Bearer abc…` a receiver may echo only the token.
     pub(crate) fn of<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut hidden: Vec<String> = Vec::new();
         for secret in secrets {
             let words = secret.expose().split_ascii_whitespace().chain([secret.expose()]);
             hidden.extend(words.filter(|word| word.len() >= HIDDEN_BYTES_MIN).map(str::to_owned));
         }
-        // The longest first, so that no part of it is left over.
+        // The longest first, so that no part of one remains.
         hidden.sort_by_key(|word| std::cmp::Reverse(word.len()));
         Self { hidden }
     }
 
-    /// One that also hides what was sent this time.
+    /// A redactor that also hides what was sent in this attempt.
     pub(crate) fn also(&self, sent: &str) -> Self {
         let mut both = Self::of([&Secret::from(sent)]);
         both.hidden.extend(self.hidden.iter().cloned());
@@ -40,7 +40,7 @@ impl Redactor {
         both
     }
 
-    /// At most `bytes_max` bytes of one clean line. `endpoint` is hidden too: for many webhooks the path is the secret,
+    /// One clean line of at most `bytes_max` bytes. `endpoint` is hidden too: for many webhooks the path is the secret,
     /// and many servers repeat it in their error page.
     pub(crate) fn clean(&self, raw: &[u8], endpoint: &Uri, bytes_max: usize) -> String {
         let mut text = String::from_utf8_lossy(raw);
@@ -73,8 +73,8 @@ fn hide_endpoint(text: &mut Cow<'_, str>, endpoint: &Uri) {
     values.for_each(|value| hide(text, value, "[query]"));
 }
 
-/// The value of a pair of a query, if it may be a secret. A word such as `no_lines` is none unless the name of its
-/// parameter says so: hiding it would hide the reason that a receiver gives.
+/// The value of a query parameter, if it may be a secret. A word such as `no_lines` is not, unless the parameter's name
+/// says so: hiding it would hide the reason that a receiver gives.
 fn secret_value(pair: &str) -> Option<&str> {
     let (name, value) = pair.split_once('=').map_or((None, pair), |(name, value)| (Some(name), value));
     let is_word = value.len() < TOKEN_BYTES_MIN
@@ -88,11 +88,11 @@ fn is_secret_parameter(name: &str) -> bool {
     is_secret_header(name) || ["key", "sig", "auth", "pass"].iter().any(|word| lower.contains(word))
 }
 
-/// One line: white space and control characters become single spaces. Cut at a character, with a mark.
+/// One line: white space and control characters become single spaces. Cut at a character boundary, with a mark.
 fn one_line(text: &str, bytes_max: usize) -> String {
     let mut line = String::new();
     for c in text.chars() {
-        // What turns the direction of a text around can make a log line lie.
+        // Characters that change the text direction can make a log line lie.
         let blank = c.is_whitespace()
             || c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(clean("abc"), "abc", "short words are no secrets");
     }
 
-    /// A receiver that is told by its URL how to answer, and one whose reason is a word of it.
+    /// A receiver whose URL determines its answer, and one whose reason is a word of the URL.
     #[test]
     fn a_reason_is_not_swallowed_because_the_query_has_the_same_word() {
         let clean = |endpoint: &str, raw: &str| {

@@ -1,4 +1,4 @@
-//! What went wrong below HTTP, from the errors of the client.
+//! Failures below HTTP, from the client's errors.
 //!
 //! The texts are ours: those of the libraries name hosts, and a host can be a customer.
 
@@ -18,7 +18,7 @@ use crate::tls::{self, causes, find};
 
 /// A trouble and its text.
 pub(crate) fn of(error: &ClientError) -> (Trouble, String) {
-    // With TLS 1.3 a client learns only with the first answer that its certificate was refused.
+    // With TLS 1.3 a client learns of its refused certificate only with the first answer.
     if tls::is_own_refused(error) || find::<CertificateRefused>(error).is_some() {
         return (
             Trouble::Credential,
@@ -48,13 +48,13 @@ pub(crate) fn of(error: &ClientError) -> (Trouble, String) {
     (trouble, text.to_owned())
 }
 
-/// Whether the receiver cannot have understood the request: there was no connection, or none that it accepted.
+/// Whether the receiver cannot have read the request: there was no connection, or none that it accepted.
 pub(crate) fn is_unheard(error: &ClientError) -> bool {
     error.is_connect() || tls::is_own_refused(error) || find::<SpeaksTls>(error).is_some()
 }
 
-/// Adds what may be wrong with the address. Servers that expect TLS and get plain HTTP often close the connection without
-/// a word; only the port gives them away.
+/// Adds a hint about the address. Servers that expect TLS and get plain HTTP often close the connection silently; only
+/// the port suggests it.
 pub(crate) fn with_hint(trouble: Trouble, text: String, endpoint: &Uri) -> String {
     let is_plain = endpoint.scheme() == Some(&Scheme::HTTP);
     match endpoint.port_u16() {
@@ -65,7 +65,7 @@ pub(crate) fn with_hint(trouble: Trouble, text: String, endpoint: &Uri) -> Strin
     }
 }
 
-/// The text of a connection that broke while an answer was awaited or read.
+/// The text for a connection that broke while an answer was awaited or read.
 pub(crate) fn broken(error: &hyper::Error) -> &'static str {
     if error.is_parse() {
         "the answer is not HTTP"

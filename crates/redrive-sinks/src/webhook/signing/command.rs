@@ -1,5 +1,5 @@
-//! A command that knows the signing secrets of endpoints: it is run with the endpoint as its last argument, and what it
-//! prints is remembered for a while.
+//! A command that provides the signing secrets of endpoints: it runs with the endpoint as its last argument, and its
+//! output is cached for a while.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,19 +15,19 @@ use tokio::time::{Instant, timeout};
 use super::keyring::Keyring;
 use crate::fault::SinkFault;
 
-/// Endpoints whose secrets are remembered.
+/// The maximum number of endpoints in the cache.
 const REMEMBERED_MAX: usize = 10_000;
-/// How long an answer holds: a new secret is in use after so long.
+/// How long an answer is cached: a new secret is in use after this time.
 const FRESH_FOR: Duration = Duration::from_mins(5);
-/// How long a failure holds, so that a command that fails is not run for every message.
+/// How long a failure is cached, so that a failing command does not run for every message.
 const FAILED_FOR: Duration = Duration::from_secs(5);
-/// How long one run may take.
+/// The time limit of one run.
 const RUN_MAX: Duration = Duration::from_secs(10);
-/// Runs at once.
+/// The maximum number of concurrent runs.
 const RUNNING_MAX: usize = 4;
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 
-/// `None`: the command knows no secret for this endpoint.
+/// `None` if the command has no secret for this endpoint.
 type Answer = Option<Arc<Keyring>>;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Remembered {
 }
 
 impl SecretCommand {
-    /// `None` without a command.
+    /// Creates the cache; `None` without a command.
     pub(super) fn of(program: &[String]) -> Result<Option<Self>, SinkFault> {
         let Some(first) = program.first() else { return Ok(None) };
         let path = Path::new(first);
@@ -61,13 +61,13 @@ impl SecretCommand {
         Ok(Some(Self { program: program.to_vec(), remembered, running }))
     }
 
-    /// The secrets of an endpoint, remembered or fetched; or why there are none to be had.
+    /// The secrets of an endpoint, cached or fetched; or why there are none.
     pub(super) async fn secrets(&self, endpoint: &str) -> Result<Answer, String> {
         if let Some(answer) = self.remembered(endpoint, Instant::now()) {
             return answer;
         }
         let _turn = self.running.acquire().await.map_err(|_| "it is not run any more".to_owned())?;
-        // Another call may have asked for the same endpoint meanwhile.
+        // Another call may have fetched the same endpoint meanwhile.
         if let Some(answer) = self.remembered(endpoint, Instant::now()) {
             return answer;
         }
@@ -108,7 +108,7 @@ impl SecretCommand {
         remembered.get(endpoint).filter(|known| now < known.until).map(|known| known.answer.clone())
     }
 
-    /// A failure leaves an answer in force that was good before, and the log says so.
+    /// Caches an answer. After a failure an earlier good answer stays in use, and the log says so.
     fn remember(
         &self,
         endpoint: &str,
@@ -146,7 +146,7 @@ mod tests {
 
     const SECRET: &str = "whsec_b25lb25lb25lb25lb25lb25lb25lb25l";
 
-    /// A command of the shell; the endpoint is `$0`.
+    /// A shell command; the endpoint is `$0`.
     fn shell(script: &str) -> SecretCommand {
         SecretCommand::of(&["sh", "-c", script].map(str::to_owned)).unwrap().unwrap()
     }

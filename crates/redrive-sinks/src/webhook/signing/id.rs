@@ -1,16 +1,16 @@
-//! A message id as `webhook-id` carries it: printable, without `.`, and back.
+//! Encodes a message id for `webhook-id`: printable, without `.`; and decodes it.
 //!
-//! The signed string is `id.timestamp.body`, so an id must not contain a dot. Dots, percent signs and everything that is
-//! not printable ASCII are percent-encoded; two ids never look the same, and decoding gives back exactly the id.
+//! The signed string is `id.timestamp.body`, so an id must not contain a dot. Dots, percent signs and everything that
+//! is not printable ASCII are percent-encoded; two ids never look the same, and decoding gives back exactly the id.
 
 use std::fmt::Write as _;
 
-/// Whether a byte stands for itself.
+/// Whether a byte is not encoded.
 pub(in super::super) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'%' && byte != b'.'
 }
 
-/// The id as it is sent.
+/// The id as sent.
 pub fn encode(id: &str) -> String {
     let mut text = String::with_capacity(id.len() + 8);
     for byte in id.bytes() {
@@ -24,7 +24,7 @@ pub fn encode(id: &str) -> String {
     text
 }
 
-/// The id that was sent; `None` if it is not one that [`encode`] makes.
+/// Decodes a sent id; `None` if [`encode`] cannot have produced it.
 pub fn decode(sent: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(sent.len());
     let mut rest = sent.bytes();

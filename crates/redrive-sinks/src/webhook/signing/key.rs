@@ -10,17 +10,17 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ring::hmac;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
-/// What the specification allows for a symmetric secret, in bytes.
+/// The length of a symmetric secret that the specification allows, in bytes.
 const HMAC_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const SEED_BYTES: usize = 32;
 
-/// With or without padding, as the reference libraries take it.
+/// With or without padding, like the reference libraries.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A key that signs. Never printed.
+/// A signing key. Never printed.
 #[derive(Clone)]
 pub enum SigningKey {
     /// `v1`: HMAC-SHA256.
@@ -29,7 +29,7 @@ pub enum SigningKey {
     Asymmetric(Arc<Ed25519KeyPair>),
 }
 
-/// A key that verifies: the same secret, or the public half of an ed25519 key.
+/// A verifying key: the same secret, or the public half of an ed25519 key.
 #[derive(Clone)]
 pub enum VerifyingKey {
     Symmetric(hmac::Key),
@@ -37,7 +37,7 @@ pub enum VerifyingKey {
     Asymmetric(Vec<u8>),
 }
 
-/// Why a text is no key. Never repeats the text.
+/// Why a text is not a key. Never repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFault {
     #[error("it begins with neither whsec_ nor whsk_")]
@@ -67,7 +67,7 @@ impl SigningKey {
         Err(if text.starts_with("whpk_") { KeyFault::Public } else { KeyFault::Prefix })
     }
 
-    /// `v1,…` or `v1a,…` over the content.
+    /// Signs the content: `v1,…` or `v1a,…`.
     pub fn sign(&self, content: &[u8]) -> String {
         match self {
             Self::Symmetric(key) => format!("v1,{}", STANDARD.encode(hmac::sign(key, content))),
@@ -75,7 +75,7 @@ impl SigningKey {
         }
     }
 
-    /// What a receiver of this key's signatures needs, if that is not the secret itself: `whpk_…`.
+    /// The key that receivers need to verify signatures, unless it is the secret itself: `whpk_…`.
     pub fn public(&self) -> Option<String> {
         match self {
             Self::Symmetric(_) => None,
@@ -107,7 +107,7 @@ impl VerifyingKey {
         }
     }
 
-    /// Whether one signature of a `webhook-signature` header is this key's over the content.
+    /// Whether a signature of a `webhook-signature` header was made with this key over the content.
     pub fn verifies(&self, signature: &str, content: &[u8]) -> bool {
         let Some((version, encoded)) = signature.split_once(',') else { return false };
         let Ok(bytes) = BASE64.decode(encoded) else { return false };
@@ -162,7 +162,7 @@ impl fmt::Debug for VerifyingKey {
 mod tests {
     use super::*;
 
-    /// From the reference libraries' own tests.
+    /// From the tests of the reference libraries.
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         assert!(public.verifies(&signature, b"content"));
         assert!(!public.verifies(&signature, b"other"));
         assert!(!public.verifies(&signature.replace("v1a", "v1"), b"content"));
-        // As libsodium writes it: the private half and the public one behind it.
+        // In libsodium's format: the private half followed by the public one.
         let SigningKey::Asymmetric(pair) = &key else { panic!("asymmetric") };
         let whole = [&[7; 32][..], pair.public_key().as_ref()].concat();
         assert_eq!(

@@ -7,9 +7,9 @@ use redrive::{Time, timestamp};
 
 use super::key::{KeyFault, SigningKey};
 
-/// Secrets that sign one request. More would only make the header long.
+/// The maximum number of secrets that sign one request. More would only make the header long.
 pub const SECRETS_MAX: usize = 8;
-/// Endpoints in one file.
+/// The maximum number of endpoints in one file.
 const ENDPOINTS_MAX: usize = 100_000;
 
 /// The secrets of one receiver.
@@ -21,11 +21,11 @@ pub struct Keyring {
 #[derive(Clone, Debug)]
 struct ActiveKey {
     key: SigningKey,
-    /// It signs before this moment; for good if there is none.
+    /// The time until which it signs; `None` means for ever.
     until: Option<Time>,
 }
 
-/// What is wrong with a file of secrets, by its line.
+/// A fault in a file of secrets, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct KeyringFault {
@@ -34,8 +34,8 @@ pub struct KeyringFault {
 }
 
 impl Keyring {
-    /// One secret per line: `whsec_…`, or `whsec_… until 2026-12-01T00:00:00Z` for one that is being replaced. Empty lines
-    /// and lines that begin with `#` are skipped.
+    /// Parses one secret per line: `whsec_…`, or `whsec_… until 2026-12-01T00:00:00Z` for one that is being replaced.
+    /// Empty lines and lines that begin with `#` are skipped.
     pub fn parse(text: &str) -> Result<Self, KeyringFault> {
         let mut ring = Self::default();
         for (line, words) in lines(text) {
@@ -71,7 +71,7 @@ impl Keyring {
         Ok(())
     }
 
-    /// The value of `webhook-signature`: one signature per secret that is active now, in the order of the file.
+    /// The value of `webhook-signature`: one signature per currently active secret, in the order of the file.
     pub fn sign(&self, content: &[u8], now: Time) -> String {
         let mut signatures = String::new();
         for active in self.keys.iter().filter(|active| active.until.is_none_or(|until| now < until)) {
@@ -95,7 +95,8 @@ pub struct EndpointKeys {
 }
 
 impl EndpointKeys {
-    /// One secret per line: `https://example.com/hook whsec_…`, also with `until`; an endpoint may stand in several lines.
+    /// Parses one secret per line: `https://example.com/hook whsec_…`, also with `until`; an endpoint may occur in
+    /// several lines.
     pub fn parse(text: &str) -> Result<Self, KeyringFault> {
         let mut keys = Self::default();
         for (line, words) in lines(text) {
@@ -118,7 +119,7 @@ impl EndpointKeys {
     }
 }
 
-/// The lines that say something, numbered from 1, in words.
+/// The non-empty lines without comments, numbered from 1, split into words.
 fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

@@ -1,9 +1,9 @@
 //! Standard Webhooks: how requests are signed, and how a signature is checked.
 //!
-//! - [`id`]: the message id as it is signed; [`key`]: one secret; [`keyring`]: the secrets of one receiver, and of many
-//! - `watched`: a file that is read again when it changes; `command`: a command that knows the secrets of endpoints
-//! - `signer`: which secrets sign a message
-//! - [`verify`]: the other side
+//! - [`id`]: the message id as signed; [`key`]: one secret; [`keyring`]: the secrets of one receiver, and of many
+//! - `watched`: a file that is reread when it changes; `command`: a command that provides the secrets of endpoints
+//! - `signer`: chooses the secrets for a message and signs
+//! - [`verify`]: checks a signature
 
 pub mod id;
 pub mod key;

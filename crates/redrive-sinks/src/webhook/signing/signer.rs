@@ -1,4 +1,4 @@
-//! Which secrets sign the request of a message, and the header that carries the signatures.
+//! Chooses the secrets for a message's request, and creates the header with the signatures.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const KEYRING_BYTES_MAX: u64 = 64 * 1024;
 const ENDPOINTS_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// How requests are signed, as a user describes it. Nothing set: they are not signed.
+/// The user settings of signing. If none is set, requests are not signed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signing {
-    /// A file with the secrets of every receiver that has none of its own, one per line.
+    /// A file with the secrets for receivers without their own, one per line.
     pub secret_file: Option<PathBuf>,
     /// A file with the secrets of each endpoint: `URL SECRET` per line.
     pub endpoint_secrets_file: Option<PathBuf>,
-    /// A command that prints the secrets of the endpoint that is its last argument, one per line; nothing if it has none.
+    /// A command that prints the secrets of the endpoint in its last argument, one per line; nothing if it has none.
     pub endpoint_secret_command: Vec<String>,
-    /// The header of a message that holds the secret of its endpoint. It is not sent along.
+    /// The message header with the secret of its endpoint. It is not passed on.
     pub endpoint_secret_header: Option<String>,
 }
 
@@ -42,16 +42,16 @@ pub enum SigningError {
 }
 
 impl SigningError {
-    /// Whether it may work a moment later.
+    /// Whether it may work later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Command(_))
     }
 }
 
-/// What a signature covers. The timestamp is fresh for each attempt, so a signature is too.
+/// The signed content. The timestamp is new for each attempt, and so is the signature.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Unsigned<'a> {
-    /// As the header `webhook-id` has it.
+    /// As in the header `webhook-id`.
     pub(in super::super) id: &'a [u8],
     pub(in super::super) timestamp_secs: u64,
     pub(in super::super) payload: &'a [u8],
@@ -66,12 +66,12 @@ pub(in super::super) struct Signer {
     header: Option<String>,
 }
 
-/// What the command says of the endpoint of one message. Empty where it was not asked.
+/// The command's answer for the endpoint of one message. Empty if the command was not run.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Fetched(Option<Arc<Keyring>>);
 
 impl Signing {
-    /// Reads the files and says what is wrong with them.
+    /// Reads the files and reports their faults.
     pub(in super::super) fn signer(&self, now: Instant) -> Result<Signer, SinkFault> {
         let secret = self.secret_file.as_deref().map(|path| {
             let parse = |text: &str| Keyring::parse(text).map_err(|fault| fault.to_string());
@@ -103,12 +103,12 @@ fn fault(key: &str, error: &SecretError) -> SinkFault {
 }
 
 impl Signer {
-    /// Whether this header of a message holds a secret.
+    /// Whether this message header holds a secret.
     pub(in super::super) fn is_secret_header(&self, name: &str) -> bool {
         self.header.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Asks the command for the secrets of an endpoint, where there is one and neither the message nor the file has any.
+    /// Runs the command for the secrets of an endpoint, if there is one and neither the message nor the file has any.
     pub(in super::super) async fn fetch(
         &self,
         message: &Message,
@@ -122,8 +122,8 @@ impl Signer {
         command.secrets(&endpoint).await.map(Fetched).map_err(SigningError::Command)
     }
 
-    /// Adds the header that carries the signatures. The message's own secret goes over that of its endpoint in the file,
-    /// that over what the command says, and that over the one for all.
+    /// Adds the header with the signatures. Precedence: the message's own secret, that of its endpoint in the file,
+    /// that from the command, and the common one.
     pub(in super::super) fn sign(
         &self,
         message: &Message,
@@ -148,7 +148,7 @@ impl Signer {
         Ok(())
     }
 
-    /// The secrets that the message brings, on one line and separated by commas.
+    /// The secrets in the message, on one line and separated by commas.
     fn own_secret(&self, message: &Message) -> Result<Option<Keyring>, SigningError> {
         let Some(value) = self.own_header(message) else { return Ok(None) };
         let text =

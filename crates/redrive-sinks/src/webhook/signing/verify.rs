@@ -1,4 +1,4 @@
-//! Checks a signed request by hand: what `redrive webhook verify` and a receiver in Rust use.
+//! Verifies a signed request: used by `redrive webhook verify` and by receivers in Rust.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use redrive::Time;
 
 use super::key::VerifyingKey;
 
-/// How far the timestamp may lie from now, as in the reference libraries.
+/// The maximum difference of the timestamp from now, as in the reference libraries.
 pub const TOLERANCE: Duration = Duration::from_mins(5);
 
-/// The parts of a request that matter, as they were received.
+/// The relevant parts of a request, as received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
     /// `webhook-id`
@@ -21,7 +21,7 @@ pub struct Received<'a> {
     pub body: &'a [u8],
 }
 
-/// Why a request is not to be trusted.
+/// Why a request cannot be trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotVerified {
     #[error("webhook-timestamp is not a number of seconds since 1970")]
@@ -43,8 +43,8 @@ pub enum NotVerified {
 }
 
 impl Received<'_> {
-    /// Whether one of the signatures is this key's. `now` is `None` to accept any timestamp; else it may lie [`TOLERANCE`]
-    /// from it.
+    /// Checks that one of the signatures was made with this key. With `now` as `None` any timestamp is accepted;
+    /// otherwise it may differ by [`TOLERANCE`].
     pub fn verify(&self, key: &VerifyingKey, now: Option<Time>) -> Result<(), NotVerified> {
         self.verify_within(key, now.map(|now| (now, TOLERANCE)))
     }

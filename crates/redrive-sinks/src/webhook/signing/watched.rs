@@ -1,4 +1,4 @@
-//! What a file holds, read again when the file changes: a secret is rotated without a restart.
+//! The content of a file, reread when the file changes: a secret is rotated without a restart.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::secret::{Secret, SecretError};
 
-/// How often the file is looked at, at most.
+/// How often the file is checked, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 type Parse<T> = fn(&str) -> Result<T, String>;
@@ -26,7 +26,7 @@ struct WatchState<T> {
 }
 
 impl<T> Watched<T> {
-    /// Reads the file for the first time; what is wrong with it is said now.
+    /// Reads the file for the first time, and reports its faults.
     pub(crate) fn open(
         path: &Path,
         bytes_max: u64,
@@ -38,7 +38,7 @@ impl<T> Watched<T> {
         Ok(Self { path: path.to_owned(), parse, state: Mutex::new(WatchState { looked: now, stamp, value }) })
     }
 
-    /// What it holds now. A file that can no longer be used leaves the last good content in force, and the log says so.
+    /// The current content. If the file becomes unusable, the last good content stays in force, and the log says so.
     pub(crate) fn get(&self, bytes_max: u64, now: Instant) -> Arc<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now.saturating_duration_since(state.looked) >= LOOK_EVERY {
@@ -64,7 +64,7 @@ fn read<T>(path: &Path, bytes_max: u64, parse: Parse<T>) -> Result<T, SecretErro
     parse(secret.expose()).map_err(|problem| SecretError { path: path.to_owned(), problem })
 }
 
-/// Changes whenever the content does, as far as the file system can tell.
+/// A stamp that changes whenever the content does, as far as the file system can tell.
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     let about = std::fs::metadata(path).ok()?;
     Some((about.modified().ok()?, about.len()))

@@ -1,10 +1,11 @@
-//! Lines on their way to the processor, as many as one request may have.
+//! Lines for the processor, in batches of the size of one request.
 
-/// Lines of one request, and about how many bytes: well below what a processor takes.
+/// The maximum number of lines in a request. The limit on bytes is approximate; both are well below what a processor
+/// accepts.
 const LINES_MAX: usize = 1_000;
 const BYTES_MAX: usize = 8 << 20;
 
-/// The lines of one request, and where each came from.
+/// The lines of one request, each with its origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportBatch {
     pub body: Vec<u8>,
@@ -18,7 +19,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Takes a line; gives the batch before it if that is full.
+    /// Adds a line; returns the previous batch if it is full.
     pub fn push(&mut self, line: &[u8], place: String) -> Option<ImportBatch> {
         let is_full = self.open.places.len() >= LINES_MAX || self.open.body.len() + line.len() > BYTES_MAX;
         let full = if is_full { self.take() } else { None };
@@ -28,7 +29,7 @@ impl Batches {
         full
     }
 
-    /// What was collected, if there is anything.
+    /// Takes the collected batch, if it is not empty.
     pub fn take(&mut self) -> Option<ImportBatch> {
         (!self.open.places.is_empty()).then(|| std::mem::take(&mut self.open))
     }

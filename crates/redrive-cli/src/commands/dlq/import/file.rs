@@ -1,4 +1,4 @@
-//! Letters of a file, a line each, as `redrive dlq export` writes them.
+//! Reads letters from a file, one per line, as `redrive dlq export` writes them.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failed> {
     Ok(Box::new(file.map_err(|error| Failed::usage(format!("{}: {error}", path.display())))?))
 }
 
-/// Hands over the lines in batches until the receiver is gone.
+/// Passes the lines on in batches until the receiver is gone.
 pub fn read(from: Box<dyn Read + Send>, give: &mut dyn FnMut(ImportBatch) -> bool) -> Result<Tally, Failed> {
     let (mut tally, mut batches) = (Tally::default(), Batches::default());
     for (index, line) in BufReader::new(from).split(b'\n').enumerate() {

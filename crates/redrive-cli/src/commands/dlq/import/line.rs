@@ -1,4 +1,4 @@
-//! A record that was understood, as the API takes a letter: one line of JSON.
+//! Formats a parsed record as a letter of the API: one line of JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use redrive::internal::adopt::{ForeignRecord, Understood};
 use redrive::{Time, timestamp};
 use serde_json::{Map, Value, json};
 
-/// `found` is the message that a record only points at.
+/// Builds the line. `found` is the message that a pointer record refers to.
 pub fn of(record: &ForeignRecord<'_>, understood: &Understood, found: Option<&ForeignRecord<'_>>) -> Value {
     let body = found.unwrap_or(record);
     let time = |time: Option<Time>| json!(time.map(timestamp::print));
@@ -26,11 +26,11 @@ pub fn of(record: &ForeignRecord<'_>, understood: &Understood, found: Option<&Fo
     put("created", time(understood.created.or(body.written)));
     put("failed_at", time(understood.failed_at));
     put("key", body.key.map_or(Value::Null, bytes));
-    // What a pointer says of the failure goes behind the headers of its message.
+    // The pointer's headers about the failure go after the headers of its message.
     let pointer = found.map(|_| &record.headers).into_iter().flatten();
     let headers = body.headers.iter().chain(pointer);
     put("headers", headers.map(|(name, value)| json!([name, value.map_or(Value::Null, bytes)])).collect());
-    // Always there: a line without a payload says so.
+    // Always present, even if there is no payload.
     line.insert("payload".to_owned(), body.value.map_or(Value::Null, bytes));
     Value::Object(line)
 }

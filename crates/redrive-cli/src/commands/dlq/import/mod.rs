@@ -1,12 +1,12 @@
-//! `redrive dlq import`: the dead letters of another framework become letters of a pipeline.
+//! `redrive dlq import`: imports the dead letters of another framework into a pipeline.
 //!
-//! - `topic`: reads a topic from outside of any group, and what pointers point at; `file`: reads lines
-//! - `line`: a record as the API takes a letter; `batch`: as many as one request may have
-//! - `tally`, `offset_ranges`: what was read and what became of it
+//! - `topic`: reads a topic without joining a group, and the messages that pointers refer to; `file`: reads lines
+//! - `line`: formats a record as a letter of the API; `batch`: collects lines for one request
+//! - `tally`, `offset_ranges`: counts of records read and their results
 
 mod batch;
 mod file;
-// A file goes to the server as it is; only records of a topic are read here.
+// A file is sent to the server unchanged; only records of a topic are parsed here.
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod line;
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
@@ -34,7 +34,7 @@ use crate::client::Session;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count};
 
-/// Batches that are read ahead of the processor.
+/// How many batches are read ahead of the processor.
 const AHEAD: usize = 2;
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,7 @@ pub enum DialectArg {
 }
 
 impl DialectArg {
-    /// `None`: by the headers of each record.
+    /// The named dialect; `None` means to detect it from the headers of each record.
     fn dialect(self) -> Option<adopt::Dialect> {
         Some(match self {
             Self::Auto => return None,
@@ -121,20 +121,20 @@ pub async fn run(
         }
     };
     let sent = send(args, &from, &given, session).await;
-    // Whoever reads stops when nobody takes what it reads.
+    // The reader stops when the receiver is dropped.
     drop(given);
     let tally = reader.join().map_err(|_| Failed::new(Exit::Storage, "the reader has panicked"))?;
     let answered = sent?;
     let tally = tally.map_err(|failed| so_far(failed, &answered))?;
     report(args, &tally, &answered, out)?;
-    // A dry run ends as the import would, so that a script can ask first.
+    // A dry run ends with the same exit code as the import would, so that a script can check first.
     let is_good = tally.is_whole() && answered.refused == 0;
     Ok(if is_good { Exit::Ok } else { Exit::Bad })
 }
 
-/// What is in a topic of the pipeline itself did not die elsewhere: with `--source` each record would become a letter.
+/// Refuses topics of the pipeline itself: with `--source` each record would become a letter.
 async fn refuse_own(pipeline: &str, topic: &str, session: &Session) -> Result<(), Failed> {
-    // A token may be allowed to import and not to read; then the processor refuses each line.
+    // A token may be allowed to import but not to read; then the processor refuses each line.
     let Ok(answer) = session.api.pipeline(pipeline).await else { return Ok(()) };
     own_topic(pipeline, answer.view.source.as_deref(), topic).map_or(Ok(()), Err)
 }
@@ -164,7 +164,7 @@ async fn send(
 ) -> Result<Answered, Failed> {
     let mut answered = Answered::default();
     while let Ok(ImportBatch { body, places }) = given.recv() {
-        // The records of a topic were read here.
+        // Records of a topic were already parsed here.
         let dialect = args.dialect.dialect().filter(|_| args.file.is_some()).map(adopt::Dialect::name);
         let body = Bytes::from(body);
         let sent = session.api.import(&args.pipeline, body, args.dry_run, from, dialect).await;
@@ -173,7 +173,7 @@ async fn send(
     Ok(answered)
 }
 
-/// It ended early: what was imported stays, and does not come a second time.
+/// The import ended early: imported letters stay, and are not imported twice.
 fn so_far(failed: Failed, answered: &Answered) -> Failed {
     if answered.imported + answered.already_there == 0 {
         return failed;
@@ -207,7 +207,7 @@ fn report(args: &ImportArgs, tally: &Tally, answered: &Answered, out: &mut Outpu
     Ok(())
 }
 
-/// The same command with a source for records that do not say theirs, as it can be pasted into a shell.
+/// The same command with a source for records that lack one, ready to paste into a shell.
 fn with_source(args: &ImportArgs, source: &str) -> String {
     let mut words = vec!["redrive", "dlq", "import", "--topic", args.topic.as_deref().unwrap_or_default()];
     let dialect = args.dialect.dialect().map(adopt::Dialect::name);
@@ -223,7 +223,7 @@ fn with_source(args: &ImportArgs, source: &str) -> String {
     words.into_iter().map(shell_word).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

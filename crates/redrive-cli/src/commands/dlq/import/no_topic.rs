@@ -1,4 +1,4 @@
-//! In place of `topic` in a build without Kafka: only files can be imported.
+//! Replaces `topic` in a build without Kafka: only files can be imported.
 
 use super::ImportArgs;
 use super::batch::ImportBatch;

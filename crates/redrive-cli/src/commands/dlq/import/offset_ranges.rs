@@ -1,12 +1,12 @@
-//! Places in topics as ranges: `orders-dlt/0/17..40`.
+//! Positions in topics as ranges: `orders-dlt/0/17..40`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Ranges that are remembered; beyond it, places are only counted.
+/// The maximum number of ranges; beyond it, positions are only counted.
 const RANGES_MAX: usize = 10_000;
 
-/// Places, counted and in ranges.
+/// Positions, counted and in ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffsetRanges {
     count: u64,
@@ -16,7 +16,7 @@ pub struct OffsetRanges {
 }
 
 impl OffsetRanges {
-    /// Offsets of one partition come in order.
+    /// Adds a position. The offsets of a partition must be added in order.
     pub fn add(&mut self, topic: &str, partition: i32, offset: i64) {
         self.count += 1;
         let ranges = self.of.entry((topic.to_owned(), partition)).or_default();
@@ -52,7 +52,7 @@ impl OffsetRanges {
     }
 }
 
-/// Ranges that a line shows.
+/// How many ranges a line shows.
 const SHOWN_MAX: usize = 10;
 
 impl fmt::Display for OffsetRanges {

@@ -1,4 +1,4 @@
-//! What was read, and what became of it: counted while it comes in, printed at the end.
+//! Counts records read and their results, to be printed at the end.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::offset_ranges::OffsetRanges;
 use crate::exit::Failed;
 use crate::output::{Output, count};
 
-/// Groups and topics that are counted separately.
+/// The maximum number of groups and topics counted separately.
 const NAMES_MAX: usize = 10_000;
-/// Refused letters that are named.
+/// The maximum number of refused letters to name.
 const PROBLEMS_MAX: usize = 1_000;
 const PROBLEMS_SHOWN_MAX: usize = 20;
 
-/// What the reader of a topic or a file has seen.
+/// What the reader of a topic or a file found.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub read: u64,
@@ -25,7 +25,7 @@ pub struct Tally {
     /// Topics that messages came from.
     origins: BTreeMap<String, u64>,
     not_understood: BTreeMap<NotUnderstood, OffsetRanges>,
-    /// Messages that records point at, and that are not there any more.
+    /// Messages that pointers refer to but that no longer exist.
     pub lost: OffsetRanges,
 }
 
@@ -44,7 +44,7 @@ impl Tally {
         self.not_understood.entry(why).or_default().add(record.topic, record.partition, record.offset);
     }
 
-    /// Whether every record was understood and every message found.
+    /// Whether every record was parsed and every message found.
     pub fn is_whole(&self) -> bool {
         self.not_understood.is_empty() && self.lost.is_empty()
     }
@@ -59,7 +59,7 @@ impl Tally {
         self.origins.iter().max_by_key(|(_, count)| **count).map(|(topic, _)| topic.as_str())
     }
 
-    /// One line about all that was read.
+    /// One line that sums up what was read.
     fn summary(&self, pipeline: &str) -> String {
         let mut parts = Vec::new();
         let by = match self.dialects.iter().next() {
@@ -87,12 +87,12 @@ impl Tally {
         format!("{} records read: {}", count(self.read), parts.join(", "))
     }
 
-    /// The topic to name as the source of records that do not say theirs, if there are such.
+    /// The topic to suggest as the source of records that lack one, if there are any.
     pub fn missing_source(&self, pipeline: &str) -> Option<String> {
         (self.without_origin() > 0).then(|| self.usual_origin().unwrap_or(pipeline).to_owned())
     }
 
-    /// What was read of a topic.
+    /// Prints what was read from a topic.
     pub fn write(&self, pipeline: &str, out: &mut Output) -> Result<(), Failed> {
         out.line(&self.summary(pipeline))?;
         for (why, places) in &self.not_understood {
@@ -121,15 +121,15 @@ impl Tally {
     }
 }
 
-/// What the processor has answered to all of it.
+/// The processor's answers to all batches.
 #[derive(Clone, Debug, Default)]
 pub struct Answered {
     pub imported: u64,
     pub already_there: u64,
     pub refused: u64,
-    /// Where a letter came from, and why it was refused.
+    /// The origin of each refused letter, and the reason.
     problems: Vec<(String, String)>,
-    /// Where a letter came from that was changed on the way in, and how.
+    /// The origin of each letter that was changed on import, and how.
     notes: Vec<(String, String)>,
     groups: BTreeMap<String, (String, u64)>,
 }
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// As story 15 tells it.
+    /// As in story 15.
     #[test]
     fn the_summary_says_what_is_missing_and_how_to_give_it() {
         let mut tally = Tally { read: 12_441, ..Tally::default() };

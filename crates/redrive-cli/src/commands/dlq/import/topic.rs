@@ -1,5 +1,5 @@
-//! Reads the topic of another framework from its beginning to its end as of now, and follows pointers to the messages they
-//! stand for. Nothing is written: no group is joined, no offset is committed.
+//! Reads the topic of another framework from its beginning to its current end, and resolves pointers to messages.
+//! Nothing is written: no group is joined, no offset is committed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -23,13 +23,13 @@ use crate::exit::Failed;
 use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
-/// Records that are held until the pointers among them were followed, and about how many bytes.
+/// The maximum number of records held until their pointers are resolved; their bytes are limited approximately too.
 const HELD_MAX: usize = 1_000;
 const HELD_BYTES_MAX: usize = 8 << 20;
-/// Messages that lie closer together than this are read in one go, with what lies between them.
+/// Messages closer together than this are read in one go, including the records between them.
 const GAP_MAX: i64 = 1_000;
 
-/// A record that outlives the read it came with.
+/// A record that outlives the read it came from.
 #[derive(Clone, Debug)]
 struct Owned {
     topic: String,
@@ -94,7 +94,7 @@ impl TopicReader {
         Ok(Self { cluster, topic: topic.to_owned(), dialect, has_source })
     }
 
-    /// Hands over letters in batches until the receiver is gone.
+    /// Passes letters on in batches until the receiver is gone.
     pub fn read(self, give: &mut dyn FnMut(ImportBatch) -> bool) -> Result<Tally, Failed> {
         let scan = Scan::new(&self.cluster).map_err(|error| engine_failed(&error))?;
         let spans = scan.bounds(&self.topic).map_err(|error| engine_failed(&error))?;
@@ -158,7 +158,7 @@ impl TopicReader {
     }
 }
 
-/// What is collected while a topic is read.
+/// The state of reading a topic.
 struct Work {
     tally: Tally,
     batches: Batches,
@@ -166,7 +166,7 @@ struct Work {
 }
 
 impl Work {
-    /// Makes lines of what was understood; whether the receiver is still there.
+    /// Builds lines from parsed records; returns whether the receiver is still there.
     fn give(
         &mut self,
         held: Vec<(Owned, Understood)>,
@@ -195,10 +195,10 @@ impl Work {
     }
 }
 
-/// Finds the messages that records point at.
+/// Finds the messages that pointer records refer to.
 struct Pointers {
     cluster: Cluster,
-    /// A client of its own: the other one is in the middle of its topic.
+    /// A separate client, since the other one is in the middle of its topic.
     scan: Option<Scan>,
     bounds: HashMap<String, Vec<Span>>,
 }
@@ -236,7 +236,7 @@ impl Pointers {
         Ok(found)
     }
 
-    /// Where a topic begins and ends, asked for once.
+    /// Queries the beginning and the end of a topic, once.
     fn learn(&mut self, topic: &str) -> Result<(), Failed> {
         if self.bounds.contains_key(topic) {
             return Ok(());
@@ -252,7 +252,7 @@ impl Pointers {
     }
 }
 
-/// The cluster of the configuration.
+/// The cluster from the configuration.
 fn configured(global: &Global) -> Result<Cluster, Failed> {
     let hint = "give the brokers of the topic: --brokers HOST:PORT";
     if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
@@ -269,7 +269,7 @@ fn configured(global: &Global) -> Result<Cluster, Failed> {
 fn named(brokers: &[String]) -> Cluster {
     Cluster {
         brokers: brokers.to_vec(),
-        // A client needs a name for its group, also one that never joins it.
+        // A client needs a group name even if it never joins.
         group: "redrive-import".to_owned(),
         member: None,
         start: None,

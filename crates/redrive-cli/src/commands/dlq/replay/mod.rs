@@ -1,4 +1,4 @@
-//! `redrive dlq replay`: starts a job, or finds one again, and follows it to its end.
+//! `redrive dlq replay`: starts a job or resumes one, and follows it to its end.
 
 mod plan;
 pub(super) mod report;
@@ -19,9 +19,9 @@ use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate, safe};
 
-/// How often the job is looked at.
+/// How often the job is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long a processor may be away before we stop following: long enough for a restart.
+/// How long a processor may be unreachable before following stops: long enough for a restart.
 const AWAY_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ impl Ambiguous {
     }
 }
 
-/// So many letters as a replay can have.
+/// Parses a canary size within the limits of a replay.
 fn canary(text: &str) -> Result<u64, String> {
     let most = SELECTION_MAX as u64;
     let number: u64 =
@@ -129,7 +129,7 @@ fn canary(text: &str) -> Result<u64, String> {
     Ok(number)
 }
 
-/// A share as it was typed, or `off`.
+/// Parses a share or `off`, and keeps it as typed.
 fn share(text: &str) -> Result<String, String> {
     match text.parse::<Ratio>() {
         _ if text == "off" => Ok(text.to_owned()),
@@ -173,19 +173,19 @@ pub async fn run(args: &ReplayArgs, session: &Session, out: &mut Output) -> Resu
     }
     let exit =
         if args.detach { detach(&job, out)? } else { follow(job, &prefix, &not_open, session, out).await? };
-    // Not all that was named is replayed, however well the others go.
+    // Some named letters were not open, so the request was not met in full, however well the others went.
     Ok(if exit == Exit::Ok && !not_open.is_empty() { Exit::Bad } else { exit })
 }
 
-/// What has become of a start.
+/// The result of starting a job.
 #[expect(clippy::large_enum_variant, reason = "made once")]
 enum Started {
     Job(ApiAnswer<ReplayJob>),
-    /// Only the plan was asked for.
+    /// Only the plan was requested.
     Planned(Exit),
 }
 
-/// Starts a job; a dry run says what it would be and starts nothing.
+/// Starts a job; a dry run only forecasts it.
 async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result<Started, Failed> {
     let mut replay = StartReplay {
         pipeline: args.pipeline.clone().unwrap_or_default(),
@@ -251,7 +251,7 @@ async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result
     Ok(Started::Job(job))
 }
 
-/// Letters that were found, whether they would be replayed or not.
+/// Letters that match, whether they would be replayed or not.
 fn selected(dry: &ReplayForecast) -> u64 {
     let skips: u64 = dry.skips.values().sum();
     let taken: u64 = dry.taken.iter().map(|one| one.letters).sum();
@@ -264,7 +264,7 @@ fn selected(dry: &ReplayForecast) -> u64 {
         + dry.not_open.len() as u64
 }
 
-/// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
+/// Resumes a job. One that runs is only followed: it continues by itself after a restart.
 async fn resume(id: &str, session: &Session) -> Result<(ApiAnswer<ReplayJob>, String), Failed> {
     let mut job = session.api.replay(id).await?;
     match job.view.state {
@@ -317,7 +317,7 @@ fn detach(job: &ApiAnswer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> 
     Ok(Exit::Ok)
 }
 
-/// Looks at the job until it has ended. ^C ends only the looking.
+/// Polls the job until it has ended. ^C ends only the polling.
 async fn follow(
     mut job: ApiAnswer<ReplayJob>,
     prefix: &str,

@@ -1,4 +1,4 @@
-//! What a replay would do, in words.
+//! Describes what a replay would do.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redrive_api::{LastReplay, ReplayForecast, Superseded};
 use crate::exit::Failed;
 use crate::output::{Align, Output, TextTable, age, count, instant, rate, safe};
 
-/// Tenants that are named in one line.
+/// The maximum number of tenants named in one line.
 const TENANTS_MAX: usize = 5;
 
 /// `would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   …`
@@ -46,9 +46,9 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
     parts.join("   ")
 }
 
-/// `4 keys have later successes (list: --show superseded)`; shown at the start of a replay too.
+/// `4 keys have later successes (list: --show superseded)`; printed at the start of a replay too.
 pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
-    // Those that stay open are told of elsewhere.
+    // Letters that stay open are reported elsewhere.
     let keys = if dry.superseded_skipped > 0 { 0 } else { dry.superseded.keys };
     let said =
         || format!("{} later successes (list: --show superseded)", plural(keys, "key has", "keys have"));
@@ -63,10 +63,10 @@ fn target(to: &str, place: &str) -> String {
     }
 }
 
-/// What else is worth knowing, a line each; nothing where there is nothing to say.
+/// Further details, one per line, if there are any.
 pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     let mut lines = Vec::new();
-    // An older processor knows neither.
+    // An older processor reports neither.
     if !dry.breaker.is_empty() {
         lines.push(format!("  {}   {}", first(dry), health(dry)));
     }
@@ -135,7 +135,7 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     lines
 }
 
-/// What guards the job.
+/// The safeguards of the job.
 fn first(dry: &ReplayForecast) -> String {
     let canary = match dry.canary {
         0 => "no canary".to_owned(),
@@ -173,7 +173,7 @@ fn last_replay(last: &LastReplay, now: Time) -> String {
     )
 }
 
-/// `later successes known since 10:41:07; 12 letters are older`: what `superseded` cannot say.
+/// `later successes known since 10:41:07; 12 letters are older`: the limits of `superseded`.
 fn incomplete(keys: &Superseded) -> Option<String> {
     let own = if keys.own_partitions_only { ", in the partitions of this member only" } else { "" };
     let since = match keys.since {
@@ -188,7 +188,7 @@ fn incomplete(keys: &Superseded) -> Option<String> {
     }
 }
 
-/// `, but not from 10:52:01 to 10:53:20 (a process was killed)`; with more than one, the last and how many.
+/// `, but not from 10:52:01 to 10:53:20 (a process was killed)`; with several gaps, the last one and their number.
 fn gaps(keys: &Superseded) -> String {
     let Some(last) = keys.gaps.last() else { return String::new() };
     let clock = |instant: redrive_api::Instant| instant::date_and_clock(instant.0);
@@ -199,7 +199,7 @@ fn gaps(keys: &Superseded) -> String {
     format!(", but not from {} to {} (a process was killed){more}", clock(last.from), clock(last.until))
 }
 
-/// The keys that a replay would set back.
+/// The keys that a replay would overwrite with old state.
 pub(super) fn superseded(keys: &Superseded, out: &mut Output) -> Result<(), Failed> {
     let since = match keys.since {
         Some(since) => {
@@ -228,7 +228,7 @@ pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// Who gets the letters besides this pipeline.
+/// The other consumer groups that get the letters.
 pub(super) fn others(groups: &[String]) -> String {
     if groups.is_empty() {
         return "replaying to the source topic: no other consumer group reads it now, but a group that reads it later gets the letters \

@@ -1,4 +1,4 @@
-//! How a replay job stands and how it ended, in words.
+//! Describes the state and the end of a replay job.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::client::ApiAnswer;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
-/// What stands before the figures of a job that had ended before. How long it took is not known any more.
+/// Prefix for a job that had already ended. Its duration is no longer known.
 pub(super) const DONE_ALREADY: &str = "done already   … ";
 
-/// How many letters the job is through with.
+/// How many letters the job has processed.
 pub(super) fn reached(job: &ReplayJob) -> u64 {
     (job.succeeded + job.dead_again + job.forgotten + job.skipped).min(job.total)
 }
 
-/// What became of every letter of the selection; the numbers behind the first add up to it.
+/// The outcome of every letter of the selection; the numbers after the first add up to it.
 pub(in crate::commands::dlq) fn sum(job: &ReplayJob) -> String {
     let mut parts = vec![
         format!("letters {}", count(job.total)),
@@ -34,7 +34,7 @@ pub(in crate::commands::dlq) fn sum(job: &ReplayJob) -> String {
     parts.join("   ")
 }
 
-/// What to do about letters that a job has left.
+/// What to do about the letters that a job left untouched.
 pub(in crate::commands::dlq) fn untouched_line(job: &ReplayJob) -> Option<String> {
     let under_way = if job.under_way > 0 {
         format!(" {} that were put back are still being delivered.", count(job.under_way))
@@ -58,7 +58,7 @@ fn untouched(job: &ReplayJob) -> String {
     format!("{} untouched", plural(job.untouched, "letter", "letters"))
 }
 
-/// What a job has left may have been discarded, edited or replayed by another one since.
+/// Letters that a job left untouched may have been discarded, edited or replayed by another job since.
 fn still_open(letters: u64) -> &'static str {
     match letters {
         0 => "",
@@ -86,7 +86,7 @@ pub(super) fn tally(job: &ReplayJob) -> String {
     )
 }
 
-/// `canary 10/10 … `, where some letters went first and others followed.
+/// `canary 10/10 … `, if some letters were replayed first and others followed.
 fn canary(job: &ReplayJob) -> String {
     match job.canary {
         Some(canary) if canary.letters < job.total => {
@@ -96,7 +96,7 @@ fn canary(job: &ReplayJob) -> String {
     }
 }
 
-/// Why a job was stopped, as one sentence after the other.
+/// Why a job was stopped, in sentences.
 fn stopped(job: &ReplayJob) -> String {
     let why = job.note.as_deref().unwrap_or("too many letters died again").trim_end_matches('.');
     let breaker = job.breaker.as_deref().map(|state| {
@@ -105,7 +105,7 @@ fn stopped(job: &ReplayJob) -> String {
     format!("✗ stopped: {}. {}.{}", safe::line(why), untouched(job), breaker.unwrap_or_default())
 }
 
-/// The last line, and whether all is well.
+/// Prints the last line, and returns whether all is well.
 pub(super) fn report(
     job: &ApiAnswer<ReplayJob>,
     prefix: &str,
@@ -114,7 +114,7 @@ pub(super) fn report(
     out: &mut Output,
 ) -> Result<Exit, Failed> {
     let view = &job.view;
-    // A job that put nothing back has not done what it was asked for.
+    // A job that requeued nothing has not done what was requested.
     let idle = view.published == 0 && view.skipped > 0;
     let good = view.state == JobState::Done && view.dead_again == 0 && !idle;
     let exit = if good { Exit::Ok } else { Exit::Bad };
@@ -122,7 +122,7 @@ pub(super) fn report(
         out.json(&job.json)?;
         return Ok(exit);
     }
-    // A job that was found again has been going for longer than we have been looking.
+    // A resumed job has been running for longer than this command.
     let took = if prefix.is_empty() { took } else { now.since(view.created.0) };
     let took = if prefix == DONE_ALREADY { String::new() } else { format!("   {:.1} s", took.as_secs_f64()) };
     let prefix = if prefix.is_empty() { canary(view) } else { prefix.to_owned() };

@@ -1,5 +1,5 @@
-//! What of a pipeline needs attention, in words: one list for `status`, `status --watch` and the page, so that all of them
-//! say the same. Pure: figures in, notices out, the most urgent first.
+//! What needs attention in a pipeline, in words: one list for `status`, `status --watch` and the page, so that all show
+//! the same. Pure: figures in, notices out, the most urgent first.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use redrive_core::breaker::{BreakerState, BreakerView};
 
 /// How long a standstill of the process is shown.
 const STANDSTILL_SHOWN: Duration = Duration::from_mins(10);
-/// A purge that is not announced after this time is shown: by then its announcement has failed four times.
+/// A purge that is unannounced for this long is shown: by then its announcement has failed four times.
 const ANNOUNCED_WITHIN: Duration = Duration::from_mins(5);
 
 fn bad(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> AttentionNotice {
@@ -30,12 +30,12 @@ fn warning(subject: Subject, short: impl Into<String>, text: impl Into<String>) 
     AttentionNotice { level: Level::Warning, ..bad(subject, short, text) }
 }
 
-/// The same notice with the command that changes it.
+/// Adds the command that ends the condition.
 fn lifted_by(notice: AttentionNotice, command: String) -> AttentionNotice {
     AttentionNotice { command: Some(command), ..notice }
 }
 
-/// The same notice with the pages on which the services behind the sink say how they are.
+/// Adds the status pages of the services behind the sink.
 fn see(notice: AttentionNotice, pages: &[StatusPage]) -> AttentionNotice {
     if pages.is_empty() {
         return notice;
@@ -45,7 +45,7 @@ fn see(notice: AttentionNotice, pages: &[StatusPage]) -> AttentionNotice {
     AttentionNotice { text, links: pages.iter().map(|page| page.url.to_owned()).collect(), ..notice }
 }
 
-/// What is known of a pipeline besides its figures.
+/// Facts about a pipeline beyond its figures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'a> {
     pub outage_gate: bool,
@@ -55,7 +55,7 @@ pub struct Circumstances<'a> {
     pub status_pages: &'a [StatusPage],
 }
 
-/// What needs attention in this pipeline.
+/// The notices about this pipeline.
 pub fn notices(
     name: &str,
     paused: bool,
@@ -125,8 +125,8 @@ fn breaker(name: &str, figures: &Figures) -> Option<AttentionNotice> {
     Some(lifted_by(bad(Subject::Breaker, short, text), format!("redrive breaker probe {name}")))
 }
 
-/// Nothing gets through, and the breaker is not open: it has seen too few messages, or it is disabled. What becomes of
-/// messages that run out of attempts depends on the outage gate.
+/// Nothing gets through, but the breaker is not open: it has seen too few messages, or it is disabled. The outage gate
+/// determines what happens to messages that run out of attempts.
 fn outage(health: &HealthFigures, outage_gate: bool) -> Option<AttentionNotice> {
     let outage = health.outage.filter(|_| health.breaker.state == BreakerState::Closed)?;
     let failed = count(outage.failed);
@@ -165,7 +165,7 @@ fn store(figures: &Figures) -> Option<AttentionNotice> {
     (damaged > 0).then(|| lifted_by(notice, "redrive journal --verify".to_owned()))
 }
 
-/// What is wrong with the table of subscriptions.
+/// Problems with the table of subscriptions.
 fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<AttentionNotice> {
     let mut notices = Vec::new();
     if counts.damaged > 0 {
@@ -224,7 +224,7 @@ fn replay(stopped: &StoppedReplays) -> AttentionNotice {
     lifted_by(notice, format!("redrive dlq replay --resume {}", stopped.last))
 }
 
-/// A process that did not run for a while, as long as its effects may show.
+/// A process that did not run for a while, as long as the effects may show.
 fn standstill(health: &HealthFigures, now: Time) -> Option<AttentionNotice> {
     let lately = |entry: &&HealthEntry| now.since(entry.at) < STANDSTILL_SHOWN;
     let latest = health.history.iter().rev().take_while(lately);
@@ -241,7 +241,7 @@ fn standstill(health: &HealthFigures, now: Time) -> Option<AttentionNotice> {
     Some(warning(Subject::Standstill, short, text))
 }
 
-/// What makes a pipeline slower than it could be.
+/// Conditions that slow a pipeline down.
 fn slower(figures: &Figures, pages: &[StatusPage]) -> Vec<AttentionNotice> {
     let HealthFigures { suspects, resets, budget_remaining, endpoints, permits, limit, .. } = &figures.health;
     let mut notices = Vec::new();
@@ -288,7 +288,7 @@ fn slower(figures: &Figures, pages: &[StatusPage]) -> Vec<AttentionNotice> {
             format!("{some} in cooldown"),
             format!("{some} in cooldown; {whose} messages are deferred"),
         );
-        // An origin is a whole service, where the sink says so by naming pages.
+        // An origin is a whole service if the sink names status pages.
         notices.push(if endpoints.origins > 0 { see(notice, pages) } else { notice });
     }
     if !figures.health.is_gated() && (permits < limit || figures.health.reload_per_second.is_some()) {

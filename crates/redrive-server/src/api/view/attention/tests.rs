@@ -1,4 +1,4 @@
-//! What is said of which figures.
+//! Which notices follow from which figures.
 
 use redrive::internal::dispatch::{AskedWait, EndpointFigures, ResetFigures};
 use redrive::internal::engine::{Problem, ProblemKind};
@@ -74,7 +74,7 @@ fn an_outage_that_the_breaker_cannot_see_is_named() {
     assert!(!texts(&figures)[0].contains("no success"), "the breaker says it");
 }
 
-/// What `outage_gate` and the breaker would do is not claimed where they are off.
+/// Effects of `outage_gate` and the breaker are not claimed if they are off.
 #[test]
 fn an_outage_says_what_holds_where_the_gate_or_the_breaker_is_off() {
     let mut figures = Figures::default();
@@ -211,7 +211,7 @@ fn a_replay_that_was_stopped_waits_for_somebody() {
     assert_eq!(found[0].command.as_deref(), Some("redrive dlq replay --resume r-31"));
 }
 
-/// S1-44: on call for a failing push service, you want to know whether the service says so itself.
+/// S1-44: on call for a failing push service, an operator wants to know whether the service reports an outage.
 #[test]
 fn an_open_breaker_and_a_paused_service_name_the_status_pages_of_the_vendor() {
     const PAGES: &[StatusPage] =
