@@ -98,5 +98,5 @@ fn a_database_that_says_no_is_quoted_without_its_password() {
     let (_, rest) = base.split_once('@').unwrap();
     let url = format!("postgres://nobody_of_that_name:s3cret@{rest}");
     let ran = processor().redrive(&["audit", "orders", "--applied", &url, "--ids", "o-0..o-9"]).exits(2);
-    assert!(ran.stderr.contains("the database says") && !ran.stderr.contains("s3cret"), "{ran:?}");
+    assert!(ran.stderr.contains("the database answered") && !ran.stderr.contains("s3cret"), "{ran:?}");
 }
