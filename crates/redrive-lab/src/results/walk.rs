@@ -283,7 +283,7 @@ fn open(figure: &str, ran_on: &str) -> WalkRow {
     WalkRow { cells, shown: ProofState::Open }
 }
 
-/// The answer, or what it lacks.
+/// The answer, or what is missing for it.
 pub(super) fn answer_text(answer: &Answer, state: ProofState) -> String {
     match answer {
         Answer::Complete(text) if state == ProofState::Yes => text.clone(),

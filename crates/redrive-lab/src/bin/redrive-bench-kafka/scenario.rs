@@ -1,4 +1,4 @@
-//! The measurements of the engine. Each runs in a process of its own.
+//! The measurements of the engine. Each runs in a separate process.
 
 use std::io::Read;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The whole run: every engine and size, repeated, one table, and whether the aims are met.
+//! The whole run: every engine and size with repeats, in one table, and whether the aims are met.
 
 use std::fs;
 

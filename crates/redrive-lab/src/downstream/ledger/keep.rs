@@ -9,7 +9,7 @@ use super::file::FileLedger;
 use super::ids::{IdSet, Inserted, locked};
 use super::postgres::PostgresLedger;
 
-/// The most ids in one page.
+/// Maximum number of ids per page.
 pub const PAGE_MAX: usize = 10_000;
 
 /// Where the ledger is kept.

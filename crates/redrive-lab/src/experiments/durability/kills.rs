@@ -25,7 +25,7 @@ pub(super) struct KillParameters {
     pub(super) kills: u32,
     /// A process is killed once it has finished as many calls as messages arrive in this time.
     pub(super) life: Span,
-    /// How long a call takes.
+    /// Latency of a call.
     pub(super) latency: Span,
     pub(super) concurrency: u32,
     pub(super) durable: bool,

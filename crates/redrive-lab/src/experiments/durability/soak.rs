@@ -24,7 +24,7 @@ struct SoakParameters {
     transient: Share,
     poison: Share,
     partitions: u32,
-    /// Per partition.
+    /// Concurrent calls per partition.
     concurrency: u32,
     /// `blocking` breaks the claim.
     #[serde(default)]
