@@ -1,15 +1,15 @@
-//! Tells the programs of the lab which commit they were built from, so that a result names the code that made it.
+//! Passes the commit to the lab's programs, so that a result names the code that produced it.
 
 #[path = "build/commit.rs"]
 mod commit;
 
 use std::path::Path;
 
-/// Names the commit where nothing else can, or where it must be another.
+/// Overrides the commit: for builds outside a checkout, or to report a different one.
 const OVERRIDE: &str = "REDRIVE_COMMIT";
 
-/// What the programs are made of, from the root of the checkout. A change anywhere else neither builds the lab again nor makes
-/// its commit dirty.
+/// The sources of the programs, relative to the root of the checkout. A change anywhere else neither rebuilds the lab
+/// nor marks its commit as dirty.
 const MADE_OF: [&str; 7] = [
     "Cargo.lock",
     "crates/redrive-core",
@@ -24,7 +24,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed={OVERRIDE}");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = commit::of(here, &MADE_OF, std::env::var(OVERRIDE).ok().as_deref());
-    // Watching nothing would mean: everything in this package.
+    // Without any `rerun-if-changed`, Cargo would watch the whole package.
     println!("cargo::rerun-if-changed=build.rs");
     for path in &found.watch {
         println!("cargo::rerun-if-changed={}", path.display());

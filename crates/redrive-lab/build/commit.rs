@@ -1,23 +1,23 @@
-//! Which commit a program is built from. A part of `build.rs`, and of the tests of the lab.
+//! Finds the commit that a program is built from. Shared by `build.rs` and the tests of the lab.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub const UNKNOWN: &str = "unknown";
-/// Written by `cargo package` into what it packs.
+/// `cargo package` adds this file to the package.
 const PACKED: &str = ".cargo_vcs_info.json";
 const DIRTY: &str = "-dirty";
 
 pub struct BuiltFrom {
-    /// With `-dirty` if what the program is made of is not what was committed.
+    /// Ends in `-dirty` if the sources differ from the commit.
     pub commit: String,
-    /// Files and directories whose change may change the commit.
+    /// Files and directories to watch: the commit may change when they do.
     pub watch: Vec<PathBuf>,
 }
 
-/// Of the package in `package`, a directory two levels below the root of its checkout, and of the paths `made_of` below that
-/// root.
+/// Returns the commit for `package`, a directory two levels below the root of its checkout; `made_of` lists the
+/// source paths relative to that root. `named` overrides it.
 pub fn of(package: &Path, made_of: &[&str], named: Option<&str>) -> BuiltFrom {
     let fixed = |commit: &str, watch: Vec<PathBuf>| BuiltFrom { commit: commit.to_owned(), watch };
     if let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) {
@@ -46,19 +46,20 @@ fn heads(root: &Path) -> Vec<PathBuf> {
     let path = |name: &str| git(root, &["rev-parse", "--git-path", name]).map(|path| root.join(path));
     let mut heads: Vec<PathBuf> = path("HEAD").into_iter().collect();
     if let Some(branch) = git(root, &["symbolic-ref", "--quiet", "HEAD"]).and_then(|name| path(&name)) {
-        // A branch that is packed has no file; the next commit makes one in this directory.
+        // A packed branch has no file of its own; the next commit creates one in this directory.
         heads.push(if branch.exists() {
             branch
         } else {
             branch.parent().map_or(branch.clone(), Path::to_owned)
         });
     }
-    // What is not there counts as changed at every build.
+    // Cargo treats a missing file as changed on every build.
     heads.retain(|path| path.exists());
     heads
 }
 
-/// `{ "git": { "sha1": "…", "dirty": true }, … }`, of which only these two matter; a build script has no parser for it.
+/// Extracts the commit from `{ "git": { "sha1": "…", "dirty": true }, … }` by hand, because the build script has no
+/// JSON parser.
 fn of_packed(info: &str) -> Option<String> {
     let (_, rest) = info.split_once("\"sha1\"")?;
     let commit: String = rest.split('"').nth(1)?.chars().take(12).collect();
@@ -69,7 +70,7 @@ fn of_packed(info: &str) -> Option<String> {
     is_hexadecimal.then(|| if is_dirty { commit + DIRTY } else { commit })
 }
 
-/// What git prints, if it succeeds and prints anything.
+/// The output of git, unless it fails or prints nothing.
 fn git(root: &Path, args: &[&str]) -> Option<String> {
     let output = Command::new("git").current_dir(root).args(args).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();

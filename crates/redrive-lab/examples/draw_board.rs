@@ -1,6 +1,7 @@
-//! Draws a Grafana board from answers of Prometheus: `draw_board BOARD.json ANSWERS OUT.svg`.
+//! Draws a Grafana board from Prometheus responses: `draw_board BOARD.json ANSWERS OUT.svg`.
 //!
-//! ANSWERS holds `PANEL-TARGET.json` for every query of the board, as `query_range` answers. scripts/board.sh makes them.
+//! ANSWERS is a directory with the `query_range` response of each query, as `PANEL-TARGET.json`. scripts/board.sh
+//! creates it.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(127, 127, 127),
 ];
 
-/// One line of a panel: its legend, and (seconds, value).
+/// One line of a panel: its legend and its points as (seconds, value).
 struct Line {
     legend: String,
     points: Vec<(f64, f64)>,
@@ -52,7 +53,7 @@ fn main() -> Result<(), Fault> {
     Ok(())
 }
 
-/// What Prometheus answered to the queries of a panel.
+/// Reads the Prometheus responses for the queries of a panel.
 fn lines(panel: &Value, index: usize, answers: &Path) -> Result<Vec<Line>, Fault> {
     let mut lines = Vec::new();
     for (t, target) in panel["targets"].as_array().into_iter().flatten().enumerate() {
@@ -71,13 +72,13 @@ fn lines(panel: &Value, index: usize, answers: &Path) -> Result<Vec<Line>, Fault
     Ok(lines)
 }
 
-/// A sample is a time and a number as text; `NaN` of a quantile without calls is no point.
+/// Parses a sample, a time and a number as text. Skips `NaN`, which a quantile without calls returns.
 fn point(sample: &Value) -> Option<(f64, f64)> {
     let value: f64 = sample[1].as_str()?.parse().ok()?;
     value.is_finite().then_some((sample[0].as_f64()?, value))
 }
 
-/// `{{label}}` is replaced by the label of the series.
+/// Replaces each `{{label}}` by that label of the series.
 fn legend(format: &str, labels: &Value) -> String {
     let mut text = format.to_owned();
     for (name, value) in labels.as_object().into_iter().flatten() {

@@ -1,17 +1,17 @@
-//! What becomes of a message, decided by its id alone: the same in every run and for every system that is compared.
+//! The fate of a message, decided by its id alone: the same in every run and for every compared system.
 
 use redrive_core::Ratio;
 
-/// Out of 10,000 ids, this many are poison.
+/// This many of 10,000 ids are poison.
 pub const POISON: u64 = 100;
-/// And this many fail at first.
+/// This many of 10,000 ids fail at first.
 pub const TRANSIENT: u64 = 1_500;
 const OF: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Success,
-    /// The first attempts fail, as many as said, and the next one succeeds.
+    /// The first `failures` attempts fail, the next one succeeds.
     Transient {
         failures: u8,
     },
@@ -19,7 +19,7 @@ pub enum Fate {
     Poison,
 }
 
-/// How many messages have which fate; the rest succeeds at once. Together at most 100 %.
+/// Shares of the fates; the rest succeeds at once. Together at most 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     pub poison: Ratio,
@@ -27,18 +27,18 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Those of the common workload: 1 % poison, 15 % transient.
+    /// The rates of the common workload: 1 % poison, 15 % transient.
     pub const WORKLOAD: Self = Self { poison: Ratio::percent(1), transient: Ratio::percent(15) };
     pub const NONE: Self = Self { poison: Ratio::ZERO, transient: Ratio::ZERO };
 
-    /// The fate of the message with this id. A higher rate adds to those that a lower one has chosen.
+    /// The fate of the message with this id. Raising a rate only adds ids to those already chosen.
     pub fn fate(self, id: &str) -> Fate {
         self.fate_of_number(fnv1a64(id.as_bytes()))
     }
 
-    /// The fate that a drawn number stands for.
+    /// The fate that a drawn number selects.
     pub fn fate_of_number(self, drawn: u64) -> Fate {
-        // A share of 10,000 is the ratio in hundredths of a percent, which is how finely it is kept.
+        // Out of 10,000: ratios are stored in hundredths of a percent.
         Fate::chosen(drawn % OF, self.poison.of_ms(OF), self.transient.of_ms(OF))
     }
 }
@@ -49,7 +49,7 @@ impl Fate {
         Self::chosen(fnv1a64(id.as_bytes()) % OF, POISON, TRANSIENT)
     }
 
-    /// Poison below `poison`, transient in the `transient` numbers after it.
+    /// Poison below `poison`, transient in the next `transient` numbers.
     fn chosen(r: u64, poison: u64, transient: u64) -> Self {
         if r < poison {
             Self::Poison
@@ -70,7 +70,7 @@ impl Fate {
     }
 }
 
-/// FNV-1a with 64 bits: simple enough to be written in every language of the comparison.
+/// 64-bit FNV-1a: simple enough to implement in every language of the comparison.
 pub fn fnv1a64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -106,7 +106,7 @@ mod tests {
         assert!((0.045..0.055).contains(&twice), "{twice}");
     }
 
-    /// A change of the fates would make every figure that was published incomparable.
+    /// Changing the fates would make all published figures incomparable.
     #[test]
     fn fates_are_the_same_every_run() {
         let fates: Vec<Fate> = (0..SAMPLE).map(|i| Fate::of(&order::id(i))).collect();

@@ -1,16 +1,16 @@
-//! The workload every benchmark and experiment of Redrive shares, and the two programs around a pipeline.
+//! The common workload of Redrive's benchmarks and experiments, and the producer and downstream around a pipeline.
 //!
 //! # Layout
 //!
-//! - [`order`]: message i, the same bytes on every machine; [`seed`]: the ids of other runs
-//! - [`fate`]: what becomes of message i, decided by its id alone; [`mark`]: how the fate travels in the payload
-//! - [`producer`]: orders at a fixed rate that does not slow down when the consumer does
-//! - [`downstream`]: a stub that fails on command and remembers what it applied
-//! - [`outage`]: a downstream that is gone for a while under load, on any engine
+//! - [`order`]: message `i`, the same bytes on every machine; [`seed`]: the ids of other runs
+//! - [`fate`]: the fate of message `i`, decided by its id alone; [`mark`]: how the payload carries the fate
+//! - [`producer`]: orders at a fixed rate that does not slow down with the consumer
+//! - [`downstream`]: a stub that fails on command and records what it applied
+//! - [`outage`]: a downstream that is down for a while under load, on any engine
 //! - [`experiments`]: what `redrive lab` runs, from [`scenario`] files, on a [`testbed`], into [`results`]
-//! - [`share`]: the word people write for it; [`metrics`], `http`: what both serve
-//! - [`mod@bench`]: counters, figures and the machine, for the benchmarks; `kafka` (feature `kafka`): orders in topics, what
-//!   became of them, and a broker of one's own
+//! - [`share`]: shares as people write them; [`metrics`], `http`: shared by producer and downstream
+//! - [`mod@bench`]: counters, figures and the machine, for the benchmarks; `kafka` (feature `kafka`): orders in
+//!   topics, their audit, and a private broker
 //!
 //! The program `redrive-bench` measures the embedded engine with the workload; see docs/benchmarks.md.
 //! `redrive-bench-kafka` does the same with the Kafka engine; see docs/benchmarks-kafka.md.

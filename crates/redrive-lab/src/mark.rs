@@ -1,5 +1,5 @@
-//! How the fate of an order travels in its payload, so that the downstream needs neither the producer's seed nor its
-//! rates: **poison has a negative `amount`**, a transient order says in the first bytes of its `payload` field how
+//! The mark of an order's fate in its payload, so that the downstream needs neither the producer's seed nor its
+//! rates: **poison has a negative `amount`**; a transient order states at the beginning of its `payload` field how
 //! often it fails (`"payload":"fails 2 xxx…"`). Either way the order has 512 bytes.
 
 use std::borrow::Cow;
@@ -13,10 +13,10 @@ use crate::order::ORDER_BYTES;
 /// The word before the number of failures.
 const FAILS: &str = "fails ";
 
-/// The JSON of an order, marked with its fate; exactly [`ORDER_BYTES`] as long as the id and customer are ours.
+/// The JSON of an order, marked with its fate; exactly [`ORDER_BYTES`] long as long as id and customer are ours.
 pub fn order(id: &str, customer: u64, amount: u64, ts_ms: u64, fate: Fate) -> String {
     let mut json = String::with_capacity(ORDER_BYTES);
-    // Half of the range is left for the mark; the amount is only there to be looked at.
+    // Half of the range is reserved for the mark; the amount is only for display.
     let amount = (amount % (1 << 62)).cast_signed();
     let amount = if fate == Fate::Poison { -1 - amount } else { amount };
     // Writing to a String cannot fail.
@@ -33,7 +33,7 @@ pub fn order(id: &str, customer: u64, amount: u64, ts_ms: u64, fate: Fate) -> St
     json
 }
 
-/// What the stub reads of a payload. Anything else in it, and anything that is not JSON, carries no mark.
+/// The fields of a payload that the stub reads. Other fields, and payloads that are not JSON, carry no mark.
 #[derive(Debug, Default, Deserialize)]
 pub struct Marked<'a> {
     #[serde(borrow)]

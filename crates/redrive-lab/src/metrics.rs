@@ -1,8 +1,8 @@
-//! The names, help texts and kinds of every metric of the producer and the downstream, and the text Prometheus reads.
+//! Names, help texts and kinds of all metrics of the producer and the downstream, and the Prometheus text format.
 
 use std::fmt::{Display, Write};
 
-/// What a client asks for, and what it gets.
+/// The content type of a scrape.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum MetricKind {
     Histogram,
 }
 
-/// One metric; the labels it may carry are named in its help or are a closed enum.
+/// One metric; its labels are named in its help or are a closed enum.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     pub name: &'static str,
@@ -28,7 +28,7 @@ macro_rules! families {
     };
 }
 
-/// What the producer serves.
+/// Metrics of the producer.
 pub mod producer {
     use super::{Family, MetricKind};
 
@@ -46,7 +46,7 @@ pub mod producer {
     }
 }
 
-/// What the downstream serves.
+/// Metrics of the downstream.
 pub mod downstream {
     use super::{Family, MetricKind};
 
@@ -68,13 +68,13 @@ pub struct Text {
 }
 
 impl Text {
-    /// A metric with one value.
+    /// Writes a metric with one value.
     pub fn value(&mut self, family: Family, value: impl Display) {
         self.head(family);
         self.line(family.name, &[], value);
     }
 
-    /// A metric with one value per value of one label.
+    /// Writes a metric with one value per label value.
     pub fn by_label<'a>(
         &mut self,
         family: Family,
@@ -87,7 +87,8 @@ impl Text {
         }
     }
 
-    /// A histogram: the upper bound of each bucket with how many lie in it alone; the rest is above all bounds.
+    /// Writes a histogram: the upper bound of each bucket with its own (not cumulative) count; the rest is above all
+    /// bounds.
     pub fn histogram(&mut self, family: Family, buckets: &[(f64, u64)], count: u64, sum: f64) {
         self.head(family);
         let bucket = format!("{}_bucket", family.name);

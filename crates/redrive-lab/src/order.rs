@@ -1,11 +1,11 @@
-//! Message i of the workload: an order as JSON of exactly 512 bytes.
+//! Message `i` of the workload: an order as JSON of exactly 512 bytes.
 
 use std::fmt::Write;
 
 use redrive::{Message, Time};
 
 pub const ORDER_BYTES: usize = 512;
-/// Orders belong to this many customers by turns; the customer is the message's key.
+/// Number of customers, who take turns; the customer is the message's key.
 pub const CUSTOMERS: u64 = 1000;
 const FILLER: &str = const {
     match std::str::from_utf8(&[b'x'; ORDER_BYTES]) {
@@ -14,17 +14,17 @@ const FILLER: &str = const {
     }
 };
 
-/// The id of order i.
+/// The id of order `i`.
 pub fn id(i: u64) -> String {
     format!("o-{i}")
 }
 
-/// The i of an id; `None` if it is not one of ours.
+/// The number in an id; `None` if it is not one of ours.
 pub fn number(id: &str) -> Option<u64> {
     id.strip_prefix("o-")?.parse().ok()
 }
 
-/// The JSON of order i.
+/// The JSON of order `i`.
 pub fn payload(i: u64) -> String {
     let mut json = String::with_capacity(ORDER_BYTES);
     let customer = i % CUSTOMERS;
@@ -37,7 +37,7 @@ pub fn payload(i: u64) -> String {
     json
 }
 
-/// Order i as a message made at `created`.
+/// Order `i` as a message created at `created`.
 pub fn message(i: u64, created: Time) -> Message {
     let customer = format!("c-{}", i % CUSTOMERS);
     let built = Message::builder(id(i)).key(customer).payload(payload(i)).created(created).build();

@@ -1,7 +1,7 @@
-//! A downstream that is gone for a while under load, on any engine: what that costs in calls, letters and peak load.
+//! A downstream that is down for a while under load, on any engine: the cost in calls, letters and peak load.
 //!
-//! Orders come at a fixed rate. The downstream answers, then refuses everything, then answers again. It counts by itself;
-//! only the breaker's rounds and probes are taken from the pipeline.
+//! Orders arrive at a fixed rate. The downstream responds, then refuses everything, then responds again. It does its
+//! own counting; only the breaker's rounds and probes come from the pipeline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,25 +18,26 @@ use tokio::sync::oneshot;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const STEP: Duration = Duration::from_millis(20);
-/// How long the backlog may take at most, as a multiple of the time it gathered.
+/// Maximum time to drain the backlog, as a multiple of the time in which it accumulated.
 const PATIENCE: u32 = 20;
 
-/// How the outage is played.
+/// The parameters of the outage.
 #[derive(Clone, Debug)]
 pub struct OutagePlan {
-    /// Orders a second.
+    /// Orders per second.
     pub rate: u64,
     pub before: Duration,
     pub outage: Duration,
-    /// Calls that may run at once.
+    /// Maximum number of concurrent calls.
     pub limit: u32,
-    /// How long a good call takes.
+    /// Latency of a successful call.
     pub takes: Duration,
     pub breaker: BreakerSettings,
 }
 
 impl OutagePlan {
-    /// The breaker as it comes, and calls that leave a third of the capacity for the backlog.
+    /// The default breaker, and a call latency that leaves a third of the capacity for the backlog at 2,000 orders
+    /// per second.
     pub fn lasting(outage: Duration, rate: u64) -> Self {
         let (limit, takes) = (64, Duration::from_millis(20));
         Self {
@@ -50,7 +51,7 @@ impl OutagePlan {
     }
 }
 
-/// The downstream, and what it saw.
+/// The downstream and its counters.
 #[derive(Debug, Default)]
 pub struct OutageDownstream {
     takes_us: AtomicU64,
@@ -87,7 +88,7 @@ impl Sink for OutageDoor {
 }
 
 impl OutageDownstream {
-    /// The pipeline in front of it.
+    /// The pipeline in front of the downstream.
     pub fn pipeline(self: &Arc<Self>, name: &str, plan: &OutagePlan) -> Pipeline {
         self.takes_us.store(plan.takes.as_micros() as u64, SeqCst);
         let seen = Arc::clone(self);
@@ -105,7 +106,7 @@ impl OutageDownstream {
     }
 }
 
-/// What it came to.
+/// The result of an outage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutageReport {
     pub brought: u64,
@@ -113,20 +114,20 @@ pub struct OutageReport {
     pub dead: u64,
     /// Calls that the downstream refused.
     pub calls: u64,
-    /// Of these, until the breaker had opened.
+    /// Refused calls until the breaker opened.
     pub to_open: u64,
     pub rounds: u32,
     pub probes: u32,
-    /// Calls at once after it was back, at most.
+    /// Most concurrent calls after the downstream's return.
     pub peak: usize,
     pub limit: usize,
-    /// From the downstream's return until the breaker closed, and until nothing was left.
+    /// From the downstream's return until the breaker closed, and until the backlog was gone.
     pub closed_after: Duration,
     pub caught_up_after: Duration,
 }
 
 impl OutageReport {
-    /// What must hold of every outage on every engine.
+    /// Checks what must hold for every outage on every engine.
     pub fn check(&self) -> Result<(), String> {
         let Self { brought, served, dead, calls, to_open, probes, peak, limit, .. } = self;
         let bound = to_open + *limit as u64 + u64::from(*probes);
@@ -163,10 +164,10 @@ impl fmt::Display for OutageReport {
     }
 }
 
-/// Brings orders at the plan's rate until it is told to end, and says how many.
+/// Produces orders at the plan's rate until told to end, and returns how many.
 pub type Feed = JoinHandle<Result<u64, Error>>;
 
-/// Plays the outage. `feed` starts to bring orders; it ends soon after its flag is set.
+/// Runs the outage. `feed` starts producing orders; it ends soon after its flag is set.
 pub async fn play(
     redrive: Redrive,
     name: &str,
@@ -228,7 +229,7 @@ async fn wait(what: &str, longest: Duration, is: impl Fn() -> bool) -> Result<()
     Ok(())
 }
 
-/// Orders for a pipeline that takes them itself.
+/// Ingests orders into a pipeline.
 pub fn ingest_paced(rate: u64, stop: Arc<AtomicBool>, handle: PipelineHandle) -> Feed {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {

@@ -1,11 +1,11 @@
-//! The ids of a run. The seed is part of the id, so that the fate still follows from the id alone: the same seed gives
-//! the same ids and the same poison, and two runs with different seeds never take each other for duplicates.
+//! The ids of a run. The seed is part of the id, so that the id alone determines the fate: the same seed gives the
+//! same ids and the same poison, and runs with different seeds are never duplicates of each other.
 
 use redrive_core::SplitMix64;
 
 use crate::order;
 
-/// The seed of the common workload. Its ids are the plain `o-<n>`.
+/// The seed of the common workload, whose ids are plain `o-<n>`.
 pub const DEFAULT_SEED: u64 = 42;
 
 /// The id of order `number` in the run with this seed: `o-17`, or `o-7-17` with seed 7.
@@ -13,7 +13,7 @@ pub fn id(seed: u64, number: u64) -> String {
     if seed == DEFAULT_SEED { order::id(number) } else { format!("o-{seed}-{number}") }
 }
 
-/// Seed and number of an id, if it is written exactly as [`id`] writes it.
+/// Seed and number of an id, if it is exactly in the format of [`id`].
 pub fn parse(id: &str) -> Option<(u64, u64)> {
     let rest = id.strip_prefix("o-")?;
     match rest.split_once('-') {
@@ -24,17 +24,17 @@ pub fn parse(id: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// A number without sign or leading zeros: `007` is another id than `7`.
+/// Parses a number without sign or leading zeros: `007` is a different id than `7`.
 fn decimal(digits: &str) -> Option<u64> {
     let plain = digits == "0" || !digits.starts_with('0');
     (plain && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 
-/// A number drawn for `(seed, id, salt)`; the same every time, and as good as independent for another salt.
+/// A random number for `(seed, id, salt)`; deterministic, and practically independent for different salts.
 pub fn draw(seed: u64, id: &str, salt: u64) -> u64 {
     let of_all =
         crate::fate::fnv1a64(id.as_bytes()) ^ seed.rotate_left(32) ^ salt.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    // Every bit of the hash reaches every bit of the first number.
+    // The generator mixes every bit of the hash into every bit of its first number.
     SplitMix64::new(of_all).draw()
 }
 
@@ -50,7 +50,7 @@ mod tests {
             prop_assert_eq!(parse(&id(seed, number)), Some((seed, number)));
         }
 
-        /// Otherwise two different ids would be one order.
+        /// Otherwise two different ids would be the same order.
         #[test]
         fn only_one_text_stands_for_an_order(text in "o-[0-9+-]{1,12}") {
             if let Some((seed, number)) = parse(&text) {

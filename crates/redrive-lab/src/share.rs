@@ -1,4 +1,4 @@
-//! A share of messages as people write it: `15%`, `0.15`.
+//! A share of messages in human-readable form: `15%`, `0.15`.
 
 use redrive_core::Ratio;
 
@@ -8,7 +8,7 @@ pub struct ShareError {
     pub text: String,
 }
 
-/// Reads `15%` or `0.15`. Never more than all.
+/// Parses `15%` or `0.15`; at most 100 %.
 pub fn parse(text: &str) -> Result<Ratio, ShareError> {
     let percent = || text.parse::<Ratio>().ok().filter(|share| *share <= Ratio::WHOLE);
     let fraction = || text.parse::<f64>().ok().and_then(Ratio::of_one);

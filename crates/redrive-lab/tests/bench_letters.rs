@@ -1,4 +1,4 @@
-//! `make bench-letters` in small: every question is asked and answered on both engines. What it takes is not judged here.
+//! `make bench-letters` in small: asks every question on both engines and checks the answers, but not the times.
 #![cfg(feature = "kafka")]
 
 use std::process::Command;

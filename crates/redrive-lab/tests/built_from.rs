@@ -1,4 +1,4 @@
-//! A result names the commit that its program was built from, not the one that happens to be checked out where it runs.
+//! A result names the commit that its program was built from, not the one checked out where it runs.
 
 #[path = "../build/commit.rs"]
 mod commit;
@@ -16,7 +16,7 @@ fn git(root: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A checkout with one commit and a package in it.
+/// Creates a checkout with one commit and a package in it.
 fn checkout(root: &Path) -> PathBuf {
     let package = root.join("crates/lab");
     fs::create_dir_all(&package).unwrap();
@@ -66,11 +66,11 @@ fn what_is_watched_exists_and_changes_with_every_commit() {
     assert_eq!(before.len(), 2, "HEAD and the branch it names");
     git(dir.path(), &["commit", "--quiet", "--allow-empty", "-m", "two"]);
     assert_ne!(contents(), before);
-    // Of a packed branch the directory is watched, in which the next commit makes its file.
+    // For a packed branch, the directory is watched in which the next commit creates its file.
     git(dir.path(), &["pack-refs", "--all"]);
     let watch = of(&package, &MADE_OF, None).watch;
     assert!(watch.iter().any(|path| path.ends_with("refs/heads")), "{watch:?}");
-    // And of a worktree its own HEAD.
+    // A worktree has its own HEAD.
     let other = tempfile::tempdir().unwrap();
     git(dir.path(), &["worktree", "add", "--quiet", "--force", "--detach", &other.path().to_string_lossy()]);
     let own = of(&other.path().join("crates/lab"), &MADE_OF, None);
@@ -99,7 +99,7 @@ fn without_a_checkout_it_is_what_the_package_or_the_builder_says() {
     assert_eq!(of(&package, &MADE_OF, Some("named")).commit, "named", "whoever builds it has the last word");
 }
 
-/// The package of another checkout that it was unpacked into does not have that checkout's commit.
+/// A package that is unpacked inside another checkout does not have that checkout's commit.
 #[test]
 fn a_package_inside_of_another_checkout_does_not_take_its_commit() {
     let dir = tempfile::tempdir().unwrap();

@@ -136,7 +136,7 @@ async fn a_hanging_call_gets_its_answer_when_the_outage_ends() {
         while stub.get("/stats").await.json()["in_flight"] != 1 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // Long enough for an answer that nobody holds back.
+        // Long enough for a response that is not held back.
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
     tokio::select! {
@@ -149,7 +149,7 @@ async fn a_hanging_call_gets_its_answer_when_the_outage_ends() {
     assert_eq!(stub.get("/applied").await.json()["ids"], json!([]));
 }
 
-/// The change comes at any moment of the call, also between its look at the switches and its wait for them.
+/// The change may come at any moment of the call, even between its check of the switches and its wait for a change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_hangs_on_after_an_outage_was_switched_off() {
     let stub = Arc::new(Downstream::open(&DownstreamOptions::default()).await.unwrap());
@@ -168,7 +168,7 @@ async fn no_call_hangs_on_after_an_outage_was_switched_off() {
         }
         (0..round % 300).for_each(|_| std::hint::spin_loop());
         stub.change(off.as_object().unwrap()).unwrap();
-        // It failed by the outage, or began after it; either way it has ended.
+        // It failed because of the outage, or began after it; either way it has ended.
         drop(tokio::time::timeout(PATIENCE, call).await.expect("the call hangs on").unwrap());
     }
 }
@@ -193,7 +193,7 @@ async fn refused_connections_come_back_by_themselves_when_the_window_ends() {
     let began = Instant::now();
     let mut window_ms = 300;
     let mut refused = 0;
-    // A window that passed before anybody knocked says nothing; a longer one is tried then.
+    // The window may pass before any connection is tried; then retry with a longer one.
     while refused == 0 {
         stub.put(
             "/switches",
@@ -286,7 +286,7 @@ async fn it_stops_although_a_call_hangs() {
         stream
             .write_all(b"POST / HTTP/1.1\r\nhost: h\r\nwebhook-id: o-1\r\ncontent-length: 0\r\n\r\n")
             .unwrap();
-        // Kept open until the other side cuts it.
+        // Keeps the connection open until the server cuts it.
         let _ = stream.read(&mut [0; 64]);
     });
     while stub.downstream.stats().in_flight == 0 {

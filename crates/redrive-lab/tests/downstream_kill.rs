@@ -1,4 +1,4 @@
-//! The file ledger through `kill -9` of a real process: what it has confirmed, it knows.
+//! The file ledger survives `kill -9` of a real process with every id it confirmed.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
@@ -11,14 +11,14 @@ use redrive_lab::downstream::{LedgerFault, LedgerOptions};
 const PATH: &str = "REDRIVE_LAB_KILLED_LEDGER";
 const CONFIRMED: &str = "confirmed ";
 
-/// The process that is killed: this test again, with the path set. By itself it does nothing.
+/// The process to kill: this test binary again, with the path set. Without the path the test does nothing.
 #[tokio::test]
 async fn a_process_that_applies_until_it_is_killed() {
     let Ok(path) = std::env::var(PATH) else { return };
     let options = LedgerOptions::File(path.into());
     let ledger = loop {
         match Ledger::open(&options).await {
-            // The parent has looked into it, and lets go of it in its own time.
+            // The parent may still have the ledger open; wait until it releases the lock.
             Err(LedgerFault::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
             opened => break opened.unwrap(),
         }
@@ -27,7 +27,7 @@ async fn a_process_that_applies_until_it_is_killed() {
     for n in from.. {
         let id = format!("o-{n}");
         ledger.apply(&id).await.unwrap();
-        // Not the captured print: the parent has to read it at once.
+        // Bypasses the test harness's output capture: the parent must read it at once.
         writeln!(std::io::stderr(), "{CONFIRMED}{id}").unwrap();
     }
 }
@@ -48,7 +48,7 @@ async fn what_a_killed_process_has_confirmed_is_in_its_ledger() {
         let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut read = 0;
         for line in lines {
-            // A line that was cut by the kill has no id to miss: it is shorter than what was confirmed.
+            // Skips other output, and a line that the kill cut short.
             let Some(id) = line.strip_prefix(CONFIRMED) else { continue };
             confirmed.insert(id.to_owned());
             read += 1;

@@ -1,4 +1,4 @@
-//! The ledgers: in a file through kills and torn writes, and in a real PostgreSQL.
+//! The ledgers: in a file with kills and torn writes, and in a real PostgreSQL.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use redrive_lab::downstream::{Applied, Downstream, DownstreamOptions, LedgerOpti
 use tokio_postgres::NoTls;
 
 async fn open(path: &Path) -> Ledger {
-    // The thread of the ledger before may still hold the lock for a moment.
+    // The thread of the previous ledger may still hold the lock for a moment.
     for _ in 0..1_000 {
         match Ledger::open(&LedgerOptions::File(path.to_owned())).await {
             Ok(ledger) => return ledger,
@@ -55,7 +55,7 @@ async fn a_file_ledger_knows_what_it_applied_after_a_restart() {
     assert_eq!(ledger.notice(), None);
 }
 
-/// What a crash can leave: any prefix of the last write, or garbage where it was. Never a confirmed id lost.
+/// A crash can leave any prefix of the last write, or garbage in its place, but never lose a confirmed id.
 #[tokio::test]
 async fn a_torn_end_of_the_file_is_cut_and_said() {
     let dir = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ async fn many_copies_at_the_same_time_are_applied_once_in_a_file() {
     assert_eq!(ledger.count().await.unwrap(), 20);
 }
 
-/// Applies `ids` ids by `copies` tasks each; says how many were first.
+/// Applies `ids` ids from `copies` tasks each; returns how many calls were the first for their id.
 async fn race(ledger: &Arc<Ledger>, ids: u32, copies: u32) -> usize {
     let mut tasks = Vec::new();
     for n in 0..ids * copies {
@@ -108,7 +108,8 @@ async fn race(ledger: &Arc<Ledger>, ids: u32, copies: u32) -> usize {
     first
 }
 
-/// A schema of its own on the server that `scripts/postgres.sh` starts; the URL, and a client to look with.
+/// Runs a test in its own schema on the server that `scripts/postgres.sh` starts, with the URL and a client for
+/// queries.
 async fn with_schema(test: impl AsyncFnOnce(String, &tokio_postgres::Client)) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").subsec_nanos();
@@ -124,7 +125,7 @@ async fn with_schema(test: impl AsyncFnOnce(String, &tokio_postgres::Client)) {
     client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.expect("drop schema");
 }
 
-/// The server for the tests. Without one they fail: a skipped test would look like a passed one.
+/// The test server. Without one the tests fail: a skipped test would look like a passed one.
 fn server_url() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/postgres/url");
     let url = std::env::var("REDRIVE_TEST_POSTGRES").or_else(|_| std::fs::read_to_string(file));
@@ -160,7 +161,7 @@ async fn in_postgresql_the_id_and_the_effect_are_written_together_and_once() {
     .await;
 }
 
-/// A failed effect must take the id back, or the retry would find it applied and the effect would be lost.
+/// A failed effect must roll back its id; otherwise the retry would find it applied, and the effect would be lost.
 #[tokio::test]
 async fn an_effect_that_fails_takes_its_id_back() {
     with_schema(async |url, client| {
@@ -184,7 +185,7 @@ async fn connections_that_were_cut_are_replaced() {
     with_schema(async |url, client| {
         let ledger = Ledger::open(&LedgerOptions::Postgres(Url(url))).await.unwrap();
         ledger.apply("o-1").await.unwrap();
-        // Only those of this test: the others run on the same server.
+        // Only connections of this test: others run on the same server.
         let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                    WHERE application_name = current_schema() AND pid <> pg_backend_pid()";
         assert_eq!(count(client, cut).await, 1);

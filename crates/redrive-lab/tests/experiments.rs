@@ -1,5 +1,5 @@
-//! Every scenario of the lab in its quick form: the audit balances, what does not depend on the machine is as expected, and the
-//! verdict fails when the claim is broken on purpose.
+//! Every scenario of the lab in its quick form: the audit balances, figures that do not depend on the machine are as
+//! expected, and the verdict fails when the claim is broken on purpose.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn finished(name: &str) -> Finished {
     run(&order(name, None, None), &Silent).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The same, and `check` has forecast it.
+/// Must hold, and must match the forecast of `check`.
 fn must_hold_as_forecast(name: &str) {
     let summary = must_hold(&order(name, None, None), Insist::OnAll);
     let wrong: Vec<_> = summary.forecasts.iter().filter(|line| !line.met).collect();
@@ -29,7 +29,7 @@ fn must_hold_as_forecast(name: &str) {
     asked_for_is_there(&summary);
 }
 
-/// Figures and forecasts that a requirement names exist under that name.
+/// Figures and forecasts that requirements name must exist.
 fn asked_for_is_there(summary: &Summary) {
     for requirement in requirements::all().unwrap() {
         for asked in requirement.figures.iter().filter(|asked| asked.scenario == summary.scenario) {
@@ -57,7 +57,8 @@ fn every_requirement_names_scenarios_that_exist() {
     }
 }
 
-/// What is committed is what `redrive lab report` makes of the committed results: answers, figures, pages and plots.
+/// The committed pages equal the output of `redrive lab report` for the committed results: answers, figures, pages
+/// and plots.
 #[test]
 fn findings_walk_every_requirement_and_are_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -96,7 +97,7 @@ fn findings_walk_every_requirement_and_are_up_to_date() {
     }
 }
 
-/// The page with the answers must not say "shown" of what no result shows.
+/// The page with the answers must not say "shown" without a result.
 #[test]
 fn without_results_no_measured_requirement_is_shown() {
     let root = tempfile::tempdir().unwrap();
@@ -107,7 +108,7 @@ fn without_results_no_measured_requirement_is_shown() {
     }
 }
 
-/// A result that was made with another content of its scenario file, or before contents were recorded, says so.
+/// A result from another version of its scenario file, or from before versions were recorded, says so.
 #[test]
 fn results_of_an_earlier_version_of_their_scenario_are_named() {
     let root = tempfile::tempdir().unwrap();
@@ -131,7 +132,7 @@ fn results_of_an_earlier_version_of_their_scenario_are_named() {
     }
 }
 
-/// What shows a claim must notice that it is broken, one claim after the other.
+/// The evidence for a claim must notice that it is broken, one claim after the other.
 fn must_fail_when_broken(name: &str, engine: Option<&OrderedEngine>) {
     let scenario = Experiment::named(name).unwrap().scenario().unwrap();
     for (which, broken) in scenario.broken.iter().enumerate() {
@@ -198,7 +199,8 @@ fn scenarios_of_the_virtual_clock_have_a_quick_form_on_the_embedded_engine() {
     std::thread::scope(|scope| {
         for name in ["retry-storm", "poison-growth", "backoff-sweep"] {
             scope.spawn(move || {
-                // A dozen variants at once, forty times as fast, are late on a busy machine; the growth of letters is not.
+                // A dozen variants at once, forty times as fast, are late on a busy machine; the growth of letters is
+                // unaffected.
                 let insist =
                     if name == "poison-growth" { Insist::OnAll } else { Insist::OnWhatSpeedCannotChange };
                 must_hold_on(name, OrderedEngine::Embedded, "embedded engine, real clock", insist);
@@ -212,7 +214,7 @@ fn growth_of_letters_is_noticed_on_the_embedded_engine_too() {
     must_fail_when_broken("poison-growth", Some(&OrderedEngine::Embedded));
 }
 
-/// A result that an older form of its scenario made says nothing about the one that stands beside it.
+/// A result of an older version of its scenario proves nothing about the current one.
 #[test]
 fn every_committed_result_was_made_by_the_scenario_that_is_committed() {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/results");
@@ -230,7 +232,7 @@ fn every_committed_result_was_made_by_the_scenario_that_is_committed() {
         must_be_same("method", summary.method == scenario.method);
         let variants: Vec<&str> = summary.variants.iter().map(|variant| variant.name.as_str()).collect();
         must_be_same("variants", variants == scenario.variant_names());
-        // A scenario by the virtual clock that ran on an engine has ranges of its own.
+        // A scenario on the virtual clock has separate ranges for runs on an engine.
         let real = scenario.clock == Clock::Virtual && summary.ran_on.ends_with("real clock");
         let is_kafka = summary.ran_on.starts_with("Kafka");
         let engine = if is_kafka { RangesOf::Kafka } else { RangesOf::Embedded };
@@ -246,7 +248,7 @@ fn every_committed_result_was_made_by_the_scenario_that_is_committed() {
     assert!(differ.is_empty(), "run these scenarios again: {differ:#?}");
 }
 
-/// What was expected and whether it was met, without the words.
+/// The expected ranges and whether they were met, without the reasons.
 fn ranges(verdicts: &[FigureVerdict]) -> Vec<String> {
     let range = |v: &FigureVerdict| format!("{} {} {:?} {:?} {}", v.variant, v.figure, v.min, v.max, v.met);
     verdicts.iter().map(range).collect()
@@ -322,7 +324,7 @@ fn read_svg(results: &Path) -> String {
     std::fs::read_to_string(results.join("jitter-comparison/7/calls.svg")).unwrap()
 }
 
-/// Lets a run go on until it was asked so often whether to stop.
+/// Interrupts a run after a number of checks.
 struct Impatient(AtomicU32);
 
 impl Watch for Impatient {

@@ -9,15 +9,15 @@ use redrive_lab::experiments::{Order, OrderedEngine, run};
 use redrive_lab::testbed::Silent;
 use support::quick::{Insist, must_hold_on, order};
 
-/// The same load and the same figures, on topics of a real broker. They mostly wait, so they run at once.
+/// The same load and figures on topics of a real broker. The scenarios mostly wait, so they run concurrently.
 #[test]
 fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kafka/address");
     let brokers = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
     let brokers = brokers.expect("no Kafka: run `make kafka-up`, or set REDRIVE_TEST_KAFKA=host:port");
     let kafka = OrderedEngine::Kafka(brokers.trim().to_owned());
-    // Some at a time: each variant is a group of its own, and a small machine has to keep up with all of them.
-    // Processes that are killed and start again ask the broker for much, so they are alone.
+    // A few at a time: each variant has its own group, and a small machine has to keep up with all of them. Scenarios
+    // with killed and restarted processes load the broker, so they run alone.
     let together: [&[&str]; 5] = [
         &["blocking-vs-non-blocking"],
         &["failure-sweep", "ordering", "misclassification", "mixed", "replay"],

@@ -1,4 +1,4 @@
-//! An outage under load on both engines, short: no letter for it, no call too many, no rush afterwards.
+//! A short outage under load on both engines: no letters, no unnecessary calls, no rush afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive::{BreakerSettings, Embedded, Redrive};
 use redrive_lab::outage::{OutageDownstream, OutagePlan, ingest_paced, play};
 
-/// Three rounds of probes or so, in a few seconds.
+/// About three probe rounds within a few seconds.
 fn short() -> OutagePlan {
     let mut breaker = BreakerSettings::default();
     breaker.fast.window = Duration::from_secs(2);

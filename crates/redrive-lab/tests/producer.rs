@@ -26,7 +26,7 @@ use support::{FREE_PORT, PATIENCE, start};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-/// A target in process that remembers what it took, and answers as told.
+/// A target in process that records what it accepts, and answers as told.
 #[derive(Default)]
 struct Taker {
     seen: Mutex<Vec<Arc<OrderBatch>>>,
@@ -108,8 +108,8 @@ async fn two_runs_with_one_seed_offer_the_same_poison() {
     assert_eq!(first, poison(7).await);
 }
 
-/// The open model: a consumer that stops taking holds up sending only when the bound is reached, and then everything
-/// that was due is sent late rather than not at all.
+/// The open model: a slow consumer delays sending only once the limit in flight is reached; then everything due is
+/// sent late, not skipped.
 #[tokio::test(start_paused = true)]
 async fn a_slow_consumer_makes_the_schedule_late_but_never_skips() {
     let taker = Arc::new(Taker::default());
@@ -121,7 +121,7 @@ async fn a_slow_consumer_makes_the_schedule_late_but_never_skips() {
             BatchAnswer::Accepted { duplicates: 0 }
         }
     });
-    // 100 orders in a second, each takes a second, four at a time: 25 seconds.
+    // 100 orders due within a second, each takes a second, four at a time: 25 seconds.
     let options =
         ProducerOptions { rate: 100.0, count: Some(100), in_flight_max: 4, ..ProducerOptions::new(target) };
     let report = run(options, std::future::pending()).await.unwrap();
@@ -214,14 +214,14 @@ async fn faulty_options_start_nothing() {
     assert!(taker.ids().is_empty());
 }
 
-/// What the ingest route below was sent.
+/// A request to the ingest route below.
 #[derive(Clone)]
 struct Asked {
     head: hyper::http::request::Parts,
     body: String,
 }
 
-/// An ingest route that refuses the first request and takes all others.
+/// An ingest route that refuses the first request and accepts all others.
 async fn api(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
@@ -326,7 +326,7 @@ async fn its_metrics_and_progress_say_the_same() {
     let running = tokio::spawn(producer.run(async move { stopped.notified().await }));
     tokio::time::timeout(PATIENCE, told.notified()).await.expect("progress is told");
 
-    // The client of the stub serves as well for another address.
+    // The stub's client also works for another address.
     let mut client = start(downstream::DownstreamOptions::default()).await;
     client.addr = addr;
     let metrics = client.get("/metrics").await.body;
@@ -343,15 +343,15 @@ async fn its_metrics_and_progress_say_the_same() {
     assert!(last.to_string().contains(&format!("sent {}", last.sent)), "{last}");
 }
 
-/// The whole loop in one process: producer, pipeline, stub. Every order ends in the ledger or in the dead letters, and
-/// after the fix a replay brings the poison in as well.
+/// The whole loop in one process: producer, pipeline, stub. Every order ends in the ledger or in the dead letters,
+/// and after the fix a replay delivers the poison too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_between_producer_and_downstream_loses_nothing() {
     const ORDERS: u64 = 400;
     let stub = Arc::new(Downstream::open(&downstream::DownstreamOptions::default()).await.unwrap());
     let called = Arc::clone(&stub);
     let tries: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
-    // The attempt will come with the call; until then the test counts.
+    // Messages do not carry the attempt here, so the test counts.
     let deliver = move |message: redrive::Message| {
         let (stub, tries) = (Arc::clone(&called), Arc::clone(&tries));
         async move {

@@ -1,4 +1,4 @@
-//! Named figures: what a measurement prints and what the table is made of.
+//! Named figures: the output of a measurement, and the input of the table.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -22,19 +22,19 @@ impl Figures {
         }
     }
 
-    /// Reads what [`Figures::print`] wrote.
+    /// Parses the output of [`Figures::print`].
     pub fn parse(text: &str) -> Self {
         let pairs = text.lines().filter_map(|line| line.split_once('='));
         Self(pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
     }
 }
 
-/// Repeats of one measurement.
+/// The figures of repeated runs of one measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Repeats(pub Vec<Figures>);
 
 impl Repeats {
-    /// Values of one figure over all repeats, ascending.
+    /// The spread of one figure over all repeats.
     pub fn of(&self, value: impl Fn(&Figures) -> f64) -> Spread {
         Spread::of(self.0.iter().map(value))
     }
@@ -72,7 +72,7 @@ impl Spread {
 pub struct FigureTable(Vec<[String; 5]>);
 
 impl Default for FigureTable {
-    /// Its head, and no rows.
+    /// A table with its header and no rows.
     fn default() -> Self {
         let head = ["measurement", "unit", "min", "median", "max"].map(str::to_owned);
         Self(vec![head])
@@ -110,7 +110,7 @@ impl Display for FigureTable {
     }
 }
 
-/// Three or more digits, thousands apart.
+/// Formats a number with two decimals below 100, otherwise without decimals and with thousands separators.
 fn readable(value: f64) -> String {
     if value.abs() < 100.0 {
         let text = format!("{value:.2}");

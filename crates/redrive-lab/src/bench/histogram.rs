@@ -1,8 +1,8 @@
-//! How long things took, counted in buckets that any thread may add to.
+//! A histogram of durations that any thread may add to.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Microseconds in buckets that are at most 3 % wide.
+/// Buckets of microseconds, each at most 3 % wide.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: Vec<AtomicU32>,
@@ -34,7 +34,7 @@ impl Histogram {
         self.buckets.iter().map(|bucket| u64::from(bucket.load(Ordering::Relaxed))).sum()
     }
 
-    /// The value that `share` of all do not pass, in milliseconds.
+    /// The quantile `share`, in milliseconds.
     pub fn quantile_ms(&self, share: f64) -> f64 {
         let wanted = (self.count() as f64 * share).ceil() as u64;
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! The machine and the process, as the kernel tells them.
+//! The machine and the process, as reported by the kernel.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 const UNKNOWN: &str = "unknown";
 
-/// What must stand beside every figure.
+/// The environment to report next to every figure.
 pub fn describe(dir: &Path) -> Vec<(&'static str, String)> {
     let cpu = first_field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -31,21 +31,21 @@ pub fn load() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// What the program was built from: the commit, with `-dirty` if its sources were not those of the commit.
+/// The commit that the program was built from, with `-dirty` if its sources differed from the commit.
 pub const BUILT_FROM: &str = env!("REDRIVE_BUILT_FROM");
 
-/// The commit of the checkout that it runs in, where that is another one than the program was built from.
+/// The commit of the current checkout, if the program was built from a different one.
 pub fn other_checkout() -> Option<String> {
     other(BUILT_FROM, &one_line("git", &["describe", "--always", "--dirty", "--abbrev=12"]))
 }
 
-/// Changes that are not committed say nothing here: they may be results.
+/// Ignores `-dirty`: the uncommitted changes may be results.
 fn other(built_from: &str, here: &str) -> Option<String> {
     let commit = |text: &str| text.trim_end_matches("-dirty").to_owned();
     (here != UNKNOWN && commit(here) != commit(built_from)).then(|| here.to_owned())
 }
 
-/// What a program prints, or [`UNKNOWN`] if it fails or prints nothing.
+/// The output of a program, or [`UNKNOWN`] if it fails or prints nothing.
 fn one_line(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().ok().filter(|out| out.status.success());
     let line = output.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
@@ -58,7 +58,7 @@ fn first_field(file: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The type of the file system that is mounted nearest above `dir`.
+/// The type of the file system that holds `dir`.
 fn file_system(dir: &Path) -> String {
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -69,12 +69,12 @@ fn file_system(dir: &Path) -> String {
         .map_or("unknown".into(), |mount| format!("{} ({})", mount[2], mount[3]))
 }
 
-/// Memory the process holds right now, in MB.
+/// Resident memory of the process, in MB.
 pub fn rss_mb() -> f64 {
     status_kb("VmRSS") / 1000.0
 }
 
-/// The most memory it ever held, in MB.
+/// Peak resident memory of the process, in MB.
 pub fn rss_peak_mb() -> f64 {
     status_kb("VmHWM") / 1000.0
 }
@@ -89,11 +89,11 @@ pub fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = |index: usize| after_name.split_whitespace().nth(index)?.parse::<f64>().ok();
-    // Linux counts in hundredths of a second everywhere.
+    // Linux reports these in units of 1/100 s on all architectures.
     (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
 }
 
-/// Bytes of all files below a directory.
+/// Total size of all files below a directory, in bytes.
 pub fn disk_bytes(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {

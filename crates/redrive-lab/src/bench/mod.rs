@@ -1,4 +1,4 @@
-//! What every benchmark of the workload needs: counters that cost nothing, the machine it ran on, tables of figures.
+//! Shared by all benchmarks of the workload: cheap counters, a description of the machine, tables of figures.
 
 pub mod figures;
 pub mod histogram;

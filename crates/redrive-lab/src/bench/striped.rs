@@ -1,9 +1,9 @@
-//! Counts that many threads add to at once.
+//! A counter for many threads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A counter that two threads do not fight over.
+/// A counter split into stripes on separate cache lines, so that threads do not contend for one.
 #[derive(Debug, Default)]
 pub struct Striped([Stripe; 8]);
 

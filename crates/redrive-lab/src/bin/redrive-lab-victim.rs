@@ -1,4 +1,5 @@
-//! A process for the scenario `kills` to kill: `redrive-lab-victim ORDER`. `redrive lab` uses itself.
+//! The process that the scenario `kills` kills: `redrive-lab-victim ORDER`. `redrive lab` uses its own executable
+//! instead.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,6 @@
-//! Plays an outage under load and says what it cost: `redrive-outage [--engine embedded|kafka] [--brokers HOST:PORT]
-//! [--seconds 60] [--rate 2000]`. Ends with 1 if a message died for it, or more calls were made than had to be.
+//! Simulates an outage under load and reports its cost: `redrive-outage [--engine embedded|kafka] [--brokers
+//! HOST:PORT] [--seconds 60] [--rate 2000]`. Exits with 1 if a message died because of it, or if more calls were made
+//! than necessary.
 
 use std::process::ExitCode;
 use std::sync::Arc;

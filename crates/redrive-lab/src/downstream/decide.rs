@@ -1,27 +1,27 @@
-//! Whether a call fails: a pure function of the switches and the call.
+//! Decides whether a call fails: a pure function of the switches and the call.
 
 use super::{StubFailure, Switches};
 use crate::fate::{Fate, Rates};
 use crate::seed;
 
-/// Salts of the numbers that are drawn for a call.
+/// Salts for the independent draws of a call.
 const FAILS: u64 = 1;
 const LATENCY: u64 = 2;
 
-/// A call as the decision sees it.
+/// The input of the decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StubCall<'a> {
     pub(super) id: &'a str,
     /// Counted from 1.
     pub(super) attempt: u32,
-    /// The fate that the payload says.
+    /// The fate in the payload.
     pub(super) mark: Fate,
 }
 
 /// Whether the downstream accepts the call, outages aside. The same seed gives the same answers to the same calls.
 ///
-/// The failures by `fail_rate` are drawn per id and not per call: an order fails at its first attempts and then
-/// succeeds, so no order is so unlucky that it fails for ever.
+/// Failures by `fail_rate` are drawn per id, not per call: an order fails on its first attempts and then succeeds, so
+/// no order can fail forever by chance.
 pub(super) fn decide(switches: &Switches, seed: u64, call: StubCall<'_>) -> Result<(), StubFailure> {
     if switches.poison_detect && call.mark == Fate::Poison {
         return Err(StubFailure::Poison);
@@ -37,7 +37,7 @@ pub(super) fn decide(switches: &Switches, seed: u64, call: StubCall<'_>) -> Resu
     Ok(())
 }
 
-/// The number that decides how long the call takes.
+/// The random number that decides the latency of the call.
 pub(super) fn latency_number(seed: u64, call: StubCall<'_>) -> redrive_core::Random {
     redrive_core::Random(seed::draw(seed, call.id, LATENCY.wrapping_add(u64::from(call.attempt) << 8)))
 }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the seed and the rate, attempt 3 heals what is transient: a replay can always succeed.
+        /// Transient failures end by attempt 3 at any seed and rate, so a replay can always succeed.
         #[test]
         fn no_order_fails_by_rate_more_than_twice(seed: u64, id in "[a-z0-9-]{1,20}", percent in 0_u16..=100, attempt in 3_u32..) {
             let switches = Switches { fail_rate: Ratio::percent(percent), ..Switches::default() };
@@ -104,7 +104,7 @@ mod tests {
         assert_ne!(one, two);
     }
 
-    /// Drawn from the same number, every poison order would also be a transient one.
+    /// With a shared draw, every poison order would also be a transient one.
     #[test]
     fn who_fails_at_first_does_not_depend_on_who_is_poison() {
         let switches = Switches { fail_rate: Ratio::percent(15), ..Switches::default() };

@@ -6,7 +6,7 @@ use redrive::Failure;
 
 use super::{LedgerFault, OutageStyle};
 
-/// Why a call failed. Each kind has its status over HTTP and its class in process.
+/// Why a call failed. Each kind has an HTTP status, and a failure class for calls in process.
 #[derive(Debug, thiserror::Error)]
 pub enum StubFailure {
     #[error("503 not ready for this order yet (attempt {attempt})")]
@@ -27,7 +27,7 @@ fn outage_text(style: OutageStyle) -> &'static str {
     }
 }
 
-/// The kinds of failures, as counters and metrics name them.
+/// The kinds of failures, as named in counters and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     Transient,
@@ -59,7 +59,7 @@ impl StubFailure {
         }
     }
 
-    /// The status of the answer.
+    /// The HTTP status of the response.
     pub const fn status(&self) -> u16 {
         match self {
             Self::Poison => 422,
@@ -67,7 +67,7 @@ impl StubFailure {
         }
     }
 
-    /// The `redrive-reason` of the answer: a short word that is kept with the letter.
+    /// The `redrive-reason` header of the response: a short word that is kept with the letter.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Transient { .. } => "not_ready",
@@ -84,11 +84,11 @@ impl StubFailure {
         }
     }
 
-    /// As a handler in the same process returns it: poison is permanent, everything else heals.
+    /// The failure that a handler in the same process returns: poison is permanent, everything else transient.
     pub fn into_failure(self) -> Failure {
         match self {
             Self::Poison => Failure::permanent(self),
-            // Whether the order is recorded is not known; its retry finds out.
+            // The order may have been recorded; the retry finds out.
             Self::Ledger(_) => Failure::transient(self).ambiguous(),
             Self::Transient { .. } | Self::Outage { .. } => Failure::transient(self),
         }

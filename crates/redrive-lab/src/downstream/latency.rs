@@ -1,4 +1,4 @@
-//! How long the downstream takes for a call: `20ms`, or anything between `10ms..50ms`.
+//! The downstream's latency per call: `20ms`, or uniformly from `10ms..50ms`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use redrive_core::{Random, duration};
 /// The longest latency; longer than any caller waits.
 pub const LATENCY_MAX: Duration = Duration::from_hours(1);
 
-/// Both ends may be drawn. A fixed latency has the same ends.
+/// An inclusive range; for a fixed latency both ends are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Latency {
     from: Duration,

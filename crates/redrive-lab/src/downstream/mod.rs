@@ -1,16 +1,16 @@
-//! The downstream: a stub that applies orders, fails on request, and remembers what it applied.
+//! The downstream: a stub that applies orders, fails on request, and records what it applied.
 //!
 //! # Layout, in the order a call meets it
 //!
-//! - [`options`]: what is set before it starts; [`switches`]: what can be changed while it runs
-//! - [`outage`], [`latency`]: when nobody answers, and how long an answer takes
-//! - [`failure`]: the ways a call fails; `decide`: which of them, a pure function
-//! - [`ledger`]: which ids are applied, in memory, in a file or in PostgreSQL
-//! - [`stub`]: one call from beginning to end, with or without HTTP; [`stats`]: what it counted
+//! - [`options`]: settings fixed at startup; [`switches`]: settings that can change at run time
+//! - [`outage`], [`latency`]: when calls fail altogether, and how long a call takes
+//! - [`failure`]: the ways a call fails; `decide`: which one, as a pure function
+//! - [`ledger`]: the applied ids, in memory, in a file or in PostgreSQL
+//! - [`stub`]: one call from beginning to end, with or without HTTP; [`stats`]: its counters
 //! - [`server`]: the same over HTTP
 //!
 //! A second program that only counts its own calls proves nothing about a pipeline. The stub's ledger is the witness
-//! of an audit: an id is in it exactly if its effect has happened.
+//! of an audit: it contains an id if and only if its effect has happened.
 
 pub mod options;
 pub mod switches;

@@ -1,4 +1,4 @@
-//! What is set before the downstream starts.
+//! Settings of the downstream that are fixed at startup.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,11 +11,11 @@ pub const DEFAULT_PORT: u16 = 7335;
 #[derive(Clone, Debug)]
 pub struct DownstreamOptions {
     pub listen: SocketAddr,
-    /// Whether others may reach it too. Whoever reaches it can change its switches.
+    /// Whether to accept connections from other machines. Anyone who can connect can change the switches.
     pub allow_remote: bool,
-    /// Decides who fails by `fail_rate`, and how long a call takes.
+    /// Seeds the failures by `fail_rate` and the latencies.
     pub seed: u64,
-    /// How it behaves at first.
+    /// The initial switches.
     pub switches: Switches,
     pub ledger: LedgerOptions,
 }
@@ -33,7 +33,7 @@ impl Default for DownstreamOptions {
 }
 
 impl DownstreamOptions {
-    /// Its switches change without a token, so it listens beyond loopback only if somebody wants that.
+    /// Refuses addresses beyond loopback unless explicitly allowed, because switches change without a token.
     pub fn check_listen(&self) -> Result<(), DownstreamError> {
         if self.allow_remote || self.listen.ip().is_loopback() {
             return Ok(());
@@ -42,12 +42,12 @@ impl DownstreamOptions {
     }
 }
 
-/// Why the downstream could not start or go on.
+/// Why the downstream could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum DownstreamError {
     #[error("cannot listen on {addr}: {error}; stop whoever does, or give another address")]
     Listen { addr: SocketAddr, error: std::io::Error },
-    /// Its switches change without a token, so only this machine may reach them.
+    /// Switches change without a token, so only this machine may connect.
     #[error(
         "the downstream has no tokens and listens on loopback only, not on {addr}; use 127.0.0.1 or [::1], or --allow-remote in a network you trust"
     )]

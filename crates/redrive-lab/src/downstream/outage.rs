@@ -1,4 +1,4 @@
-//! An outage: from when to when, and what a caller notices of it.
+//! An outage: its window, and what callers see of it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive_core::duration;
 
-/// `60s@5m`: sixty seconds, five minutes after the switch was set (at the start, if it was set there).
+/// `60s@5m`: sixty seconds, starting five minutes after the switch was set (or after startup, if it was set there).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutageWindow {
     pub length: Duration,
@@ -20,7 +20,7 @@ pub struct OutageWindowError {
 }
 
 impl OutageWindow {
-    /// Whether the outage is on, `elapsed` after the switch was set. The end is not part of it.
+    /// Whether the outage is on, `elapsed` after the switch was set. Excludes the end.
     pub fn contains(&self, elapsed: Duration) -> bool {
         elapsed >= self.after && elapsed < self.end()
     }
@@ -29,7 +29,7 @@ impl OutageWindow {
         self.after.saturating_add(self.length)
     }
 
-    /// When it begins or ends next; `None` when it is over.
+    /// The next time at which it begins or ends; `None` when it is over.
     pub fn next_edge(&self, elapsed: Duration) -> Option<Duration> {
         [self.after, self.end()].into_iter().find(|edge| *edge > elapsed)
     }
@@ -53,15 +53,15 @@ impl fmt::Display for OutageWindow {
     }
 }
 
-/// What a caller notices during an outage.
+/// What callers see during an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OutageStyle {
-    /// An answer, and it is 503.
+    /// Calls are answered with 503.
     #[default]
     Unavailable,
-    /// Nobody listens: connections are cut and refused. The switches cannot be reached either.
+    /// Connections are cut and refused. The switches cannot be reached either.
     Refuse,
-    /// No answer until the outage ends; then 503, if somebody still waits.
+    /// No response until the outage ends; then 503, if the caller still waits.
     Hang,
 }
 
@@ -135,7 +135,7 @@ mod tests {
         fn the_outage_is_on_exactly_between_its_edges(length in 1_u64..100, after in 0_u64..100, at in 0_u64..300) {
             let window = OutageWindow { length: secs(length), after: secs(after) };
             prop_assert_eq!(window.contains(secs(at)), at >= after && at < after + length);
-            // Whoever sleeps from edge to edge sees every change.
+            // Sleeping from edge to edge misses no change.
             let next = window.next_edge(secs(at)).map(|edge| edge.as_secs());
             let changes = |t: &u64| window.contains(secs(*t)) != window.contains(secs(*t - 1));
             prop_assert_eq!((at + 1..=after + length).find(changes), next);

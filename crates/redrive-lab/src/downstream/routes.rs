@@ -1,4 +1,4 @@
-//! What the downstream answers over HTTP. Every POST but `/fix` is a call, whatever its path.
+//! The HTTP routes of the downstream. Every POST except `/fix` is a call, whatever its path.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::http::{Answer, Routes, answer, body, fault, json, parameter, percent,
 use crate::mark::Marked;
 use crate::metrics;
 
-/// The largest payload. Ten times what anybody sends to a stub.
+/// The largest payload; ten times as much as anything that is sent to a stub.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 const PAGE_DEFAULT: usize = 1_000;
 
@@ -72,7 +72,7 @@ impl Downstream {
             let hint = "send the message id in the header `webhook-id`";
             return fault(StatusCode::BAD_REQUEST, "no_id", message, hint);
         };
-        // A caller that does not count its attempts makes a first one each time.
+        // A call without an attempt number counts as a first attempt.
         let attempt = header("redrive-attempt").and_then(|attempt| attempt.parse().ok()).unwrap_or(1);
         match self.handle(id, attempt, payload).await {
             Ok(applied) => {
@@ -113,7 +113,7 @@ impl Downstream {
     }
 
     async fn answer_applied(&self, id: &str) -> Answer {
-        // Ids in paths are escaped as in queries; a `+` in a path would be one, and no id of ours has it.
+        // Ids in paths are escaped as in queries, except that `+` in a path is literal; none of our ids contains one.
         let id = parameter(Some(&format!("id={}", id.replace('+', "%2B"))), "id").unwrap_or_default();
         match self.is_applied(&id).await {
             Ok(true) => json(StatusCode::OK, &json!({ "id": id, "applied": true })),
@@ -125,14 +125,14 @@ impl Downstream {
     }
 }
 
-/// The status, `redrive-reason`, and `Retry-After` if the failure says when to come again.
+/// The status, `redrive-reason`, and `Retry-After` if the failure has a delay.
 fn failed(failure: &StubFailure) -> Answer {
     let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = json(status, &json!({ "code": failure.reason(), "message": failure.to_string() }));
     answer.headers_mut().insert("redrive-reason", HeaderValue::from_static(failure.reason()));
     if let Some(wait) = failure.retry_after() {
         let mut seconds = String::new();
-        // Whole seconds, rounded up: who comes earlier comes too early. Writing to a String cannot fail.
+        // Whole seconds, rounded up, so that no retry is too early. Writing to a String cannot fail.
         let _ = write!(seconds, "{}", wait.as_secs() + u64::from(wait.subsec_nanos() > 0));
         if let Ok(value) = HeaderValue::from_str(&seconds) {
             answer.headers_mut().insert(RETRY_AFTER, value);

@@ -9,23 +9,23 @@ use tokio::sync::watch;
 use super::{Downstream, DownstreamError, DownstreamOptions, OutageStyle, Stats};
 use crate::http::{Door, Listen, Served};
 
-/// A bound address and the stub behind it, not served yet.
+/// A bound address with its stub, not yet serving.
 #[derive(Debug)]
 pub struct Server {
     listen: Listen,
     downstream: Arc<Downstream>,
 }
 
-/// How it went.
+/// The result of serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedReport {
     pub stats: Stats,
-    /// Connections whose call had not ended in time and that were cut.
+    /// Connections that were cut because their call had not ended in time.
     pub cut: usize,
 }
 
 impl Server {
-    /// Opens the ledger and binds the address; with port 0 the system chooses one.
+    /// Opens the ledger and binds the address; port 0 lets the system choose one.
     pub async fn bind(options: &DownstreamOptions) -> Result<Self, DownstreamError> {
         options.check_listen()?;
         let downstream = Arc::new(Downstream::open(options).await?);
@@ -53,7 +53,7 @@ impl Server {
         &self.downstream
     }
 
-    /// Serves until `shutdown`, and then at most a second longer.
+    /// Serves until `shutdown`, then for at most another second.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<ServedReport, DownstreamError> {
         let addr = self.addr();
         let (door, at_door) = watch::channel(Door::Open);
@@ -80,7 +80,7 @@ async fn keep_the_door(downstream: &Downstream, door: &watch::Sender<Door>) {
     }
 }
 
-/// Opens, binds and serves until `shutdown`: what `redrive downstream` does.
+/// Opens, binds and serves until `shutdown`: the implementation of `redrive downstream`.
 pub async fn run(
     options: DownstreamOptions,
     shutdown: impl Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! What the downstream has counted.
+//! The counters of the downstream.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::Applied;
 use super::failure::FailureKind;
 use crate::metrics::{Text, downstream as names};
 
-/// Counters while it runs; each is changed once per call.
+/// Live counters.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     calls: AtomicU64,
@@ -19,7 +19,7 @@ pub(super) struct Counters {
     in_flight: AtomicU64,
 }
 
-/// Counts a call as in flight until it is dropped, so that one that is cut half way is counted as well.
+/// Counts a call as in flight until dropped, so that aborted calls are counted correctly too.
 #[derive(Debug)]
 pub(super) struct InFlight<'a>(&'a Counters);
 
@@ -61,18 +61,18 @@ impl Counters {
     }
 }
 
-/// The counters at one moment, since the start.
+/// A snapshot of the counters since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Calls to apply a message.
     pub calls: u64,
-    /// Of these, those that applied it for the first time.
+    /// Calls that applied a message for the first time.
     pub applied: u64,
-    /// Those that found it applied before.
+    /// Calls whose message had already been applied.
     pub duplicates: u64,
-    /// Those that failed, in the order of [`FailureKind::ALL`].
+    /// Failed calls, in the order of [`FailureKind::ALL`].
     pub failures: [u64; FailureKind::ALL.len()],
-    /// Those that have not ended.
+    /// Calls that have not ended.
     pub in_flight: u64,
 }
 
@@ -85,7 +85,7 @@ impl Stats {
         FailureKind::ALL.into_iter().map(|kind| (kind.name(), self.failed(kind)))
     }
 
-    /// `ids`: how many the ledger holds, those of earlier runs included, if it could say so.
+    /// Renders the counters. `ids` is the number of ids in the ledger, including earlier runs, if known.
     pub fn to_json(&self, ids: Option<u64>, outage: bool) -> Value {
         let failures: serde_json::Map<_, _> =
             self.failures_by_name().map(|(name, count)| (name.to_owned(), count.into())).collect();

@@ -1,4 +1,4 @@
-//! One call of the downstream from beginning to end. HTTP only carries it.
+//! One call of the downstream from beginning to end. HTTP is only a transport.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -25,7 +25,7 @@ pub struct Downstream {
     counters: Counters,
 }
 
-/// The switches, and since when the outage window counts.
+/// The switches, and the start of the outage window.
 #[derive(Clone, Debug)]
 struct StubSetting {
     switches: Switches,
@@ -45,7 +45,8 @@ impl Downstream {
         })
     }
 
-    /// Applies the message, or fails as the switches, the payload's mark and the seed say. `attempt` counts from 1.
+    /// Applies the message, or fails as the switches, the payload's mark and the seed dictate. `attempt` counts from
+    /// 1.
     pub async fn handle(&self, id: &str, attempt: u32, payload: &[u8]) -> Result<Applied, StubFailure> {
         let _in_flight = self.counters.begin();
         let end = self.call(id, attempt, payload).await;
@@ -68,7 +69,7 @@ impl Downstream {
         self.ledger.apply(id).await.map_err(StubFailure::Ledger)
     }
 
-    /// During an outage the call fails: at once, or when the outage is over.
+    /// Fails the call during an outage: at once, or when the outage is over.
     async fn outage_ends_the_call(&self) -> Result<(), StubFailure> {
         let Some(style) = self.outage() else { return Ok(()) };
         if style == OutageStyle::Hang {
@@ -77,18 +78,18 @@ impl Downstream {
         Err(StubFailure::Outage { style, retry_after: self.switches().retry_after })
     }
 
-    /// Waits until the outage is over or looks different.
+    /// Waits until the outage is over or changes its style.
     pub(super) async fn outage_left(&self, style: OutageStyle) {
         while self.outage() == Some(style) {
             self.outage_may_differ_from(Some(style)).await;
         }
     }
 
-    /// Waits for the next moment at which the outage may look different from `seen`.
+    /// Waits for the next moment at which the outage may differ from `seen`.
     pub(super) async fn outage_may_differ_from(&self, seen: Option<OutageStyle>) {
         let changed = self.changed.notified();
         tokio::pin!(changed);
-        // Listening first and looking again then, so that a change since the last look is not missed.
+        // Subscribe before checking again, so that a change in between is not missed.
         changed.as_mut().enable();
         if self.outage() != seen {
             return;
@@ -105,7 +106,7 @@ impl Downstream {
         }
     }
 
-    /// How the outage looks right now; `None` while all is well.
+    /// The style of the current outage; `None` without one.
     pub fn outage(&self) -> Option<OutageStyle> {
         let setting = self.setting.read().unwrap_or_else(PoisonError::into_inner);
         setting.switches.outage_window?;
@@ -116,7 +117,7 @@ impl Downstream {
         self.setting().switches
     }
 
-    /// Changes the switches that `change` names, or none of them. A named outage window counts from now.
+    /// Changes all switches that `change` names, or none on error. A named outage window counts from now.
     pub fn change(&self, change: &Map<String, Value>) -> Result<Switches, SwitchFaults> {
         let mut setting = self.setting.write().unwrap_or_else(PoisonError::into_inner);
         let switches = setting.switches.changed(change)?;
@@ -128,7 +129,7 @@ impl Downstream {
         Ok(switches)
     }
 
-    /// The bug is fixed: poison is accepted from now on.
+    /// Turns off poison: from now on it is accepted, as if a bug had been fixed.
     pub fn fix(&self) {
         self.setting.write().unwrap_or_else(PoisonError::into_inner).switches.poison_detect = false;
         self.changed.notify_waiters();
@@ -138,7 +139,7 @@ impl Downstream {
         self.counters.read()
     }
 
-    /// How many ids are applied, those of earlier runs included.
+    /// The number of applied ids, including those of earlier runs.
     pub async fn applied_count(&self) -> Result<u64, LedgerFault> {
         self.ledger.count().await
     }
@@ -147,12 +148,12 @@ impl Downstream {
         self.ledger.contains(id).await
     }
 
-    /// Applied ids after `after`, page by page.
+    /// A page of applied ids after `after`.
     pub async fn applied(&self, after: Option<&str>, limit: usize) -> Result<Page, LedgerFault> {
         self.ledger.page(after, limit).await
     }
 
-    /// What somebody should know about how the ledger was opened.
+    /// A warning about how the ledger was opened, if any.
     pub fn notice(&self) -> Option<String> {
         self.ledger.notice()
     }

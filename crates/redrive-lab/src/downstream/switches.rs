@@ -1,4 +1,4 @@
-//! What can be changed while the downstream runs, and its JSON.
+//! The settings that can change while the downstream runs, and their JSON.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,23 +11,23 @@ use serde_json::{Map, Value, json};
 use super::{Latency, OutageStyle, OutageWindow};
 use crate::share;
 
-/// The longest Retry-After the stub gives; a day is what the default policy believes.
+/// The longest Retry-After of the stub: one day, the most that the default policy accepts.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
 /// How the downstream behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
-    /// This share of the ids fails at first: two thirds of them once, a third twice.
+    /// This share of the ids fails at first: two thirds of them once, one third twice.
     pub fail_rate: Ratio,
-    /// Whether orders marked as poison are refused. "Fixed" means off.
+    /// Whether to refuse orders marked as poison; off once "fixed".
     pub poison_detect: bool,
-    /// Whether orders marked as transient fail as often as they say.
+    /// Whether orders marked as transient fail as often as marked.
     pub obey_marks: bool,
     pub latency: Latency,
-    /// Counted from the moment this was set.
+    /// Counted from the time when it was set.
     pub outage_window: Option<OutageWindow>,
     pub outage_style: OutageStyle,
-    /// Given with every 503 if set.
+    /// Sent with every 503, if set.
     pub retry_after: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Switches {
 const NAMES: [&str; 7] =
     ["fail_rate", "poison_detect", "obey_marks", "latency", "outage_window", "outage_style", "retry_after"];
 
-/// One thing wrong in a change of the switches.
+/// One error in a change of the switches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {fault}")]
 pub struct SwitchFault {
@@ -56,7 +56,7 @@ pub struct SwitchFault {
     pub fault: String,
 }
 
-/// Everything wrong in a change; then nothing was changed.
+/// All errors of a rejected change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchFaults(pub Vec<SwitchFault>);
 
@@ -70,7 +70,7 @@ impl fmt::Display for SwitchFaults {
 impl std::error::Error for SwitchFaults {}
 
 impl Switches {
-    /// These switches with those named in `change`, a JSON object, set anew. All faults at once.
+    /// Returns these switches with those in the JSON object `change` replaced. Reports all faults at once.
     pub fn changed(&self, change: &Map<String, Value>) -> Result<Self, SwitchFaults> {
         let mut new = self.clone();
         let faults: Vec<SwitchFault> = change
@@ -95,7 +95,7 @@ impl Switches {
         })
     }
 
-    /// How the outage looks, `elapsed` after the switches were set; `None` while all is well.
+    /// The style of the outage `elapsed` after the switches were set; `None` without one.
     pub fn outage(&self, elapsed: Duration) -> Option<OutageStyle> {
         self.outage_window.filter(|window| window.contains(elapsed)).map(|_| self.outage_style)
     }

@@ -1,4 +1,4 @@
-//! Why an experiment could not be run, or its result not be written.
+//! Why an experiment could not run, or its result could not be written.
 
 use std::path::PathBuf;
 

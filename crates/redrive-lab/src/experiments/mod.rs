@@ -1,7 +1,7 @@
-//! The experiments: one file each, by subject. What is asked, with which parameters and what is expected stands in `lab/scenarios`.
+//! The experiments: one file each, by subject. The questions, parameters and expectations are in `lab/scenarios`.
 //!
-//! - [`registry`]: all of them, by name; [`mod@run`]: one of them from its order to its result
-//! - [`setup`]: what every experiment gets; [`fault`]: why one could not be run
+//! - [`registry`]: all experiments, by name; [`mod@run`]: runs one and writes its result
+//! - [`setup`]: the inputs of every experiment; [`fault`]: why one could not run
 //! - `delays`, `outages`, `failures`, `replay`, `durability`: the experiments
 
 pub mod fault;

@@ -1,4 +1,4 @@
-//! Every experiment, in the order in which `lab list` shows them.
+//! Every experiment, in the order of `lab list`.
 
 use super::fault::LabError;
 use super::setup::ExperimentSetup;
@@ -50,7 +50,7 @@ impl Experiment {
         EXPERIMENTS.iter().find(|experiment| experiment.name == name)
     }
 
-    /// The scenario as it was compiled in.
+    /// Parses the scenario that is compiled in.
     pub fn scenario(&self) -> Result<Scenario, ScenarioFault> {
         Scenario::parse(self.text)
     }

@@ -1,4 +1,4 @@
-//! One experiment from its order to its result.
+//! Runs one experiment from its order to its result.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,34 +14,35 @@ use crate::results::{Outcome, ResultKind, ScenarioRuns, Summary, files};
 use crate::scenario::{Clock, RangesOf, Scenario, Size};
 use crate::testbed::Watch;
 
-/// What somebody wants to be run.
+/// A request to run an experiment.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub name: String,
-    /// Instead of the scenario file that is compiled in.
+    /// Overrides the scenario file that is compiled in.
     pub file: Option<PathBuf>,
     pub seed: u64,
     pub quick: bool,
-    /// With the change that breaks a claim, which of the scenario's; for tests.
+    /// Index of the scenario's change that breaks a claim; for tests.
     pub broken: Option<usize>,
-    /// `None`: the virtual clock where the scenario has one, else the embedded engine.
+    /// `None` selects the virtual clock if the scenario has one, else the embedded engine.
     pub engine: Option<OrderedEngine>,
     /// A database for experiments that can use one: `postgres://…`.
     pub postgres: Option<String>,
-    /// The command of a process that can be killed, for experiments that kill: [`crate::testbed::victim::run`] with the
+    /// The command of a process to kill, for experiments that kill. It calls [`crate::testbed::victim::run`] with the
     /// argument that is appended.
     pub victim: Vec<String>,
-    /// Where the result goes: below it, a folder per scenario, seed, engine and kind of run. `None`: nothing is written.
+    /// Directory for the result, which gets a folder per scenario, seed, engine and kind of run. `None` writes
+    /// nothing.
     pub out: Option<PathBuf>,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
 }
 
-/// The engine that somebody asks for by name.
+/// An engine that the user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderedEngine {
     Embedded,
-    /// The broker.
+    /// The broker at this address.
     Kafka(String),
 }
 
@@ -58,7 +59,7 @@ impl OrderedEngine {
 pub struct Finished {
     pub summary: Summary,
     pub outcome: Outcome,
-    /// Where it was written.
+    /// The directory of the written result.
     pub dir: Option<PathBuf>,
 }
 
@@ -67,7 +68,7 @@ fn unknown(name: &str) -> LabError {
     LabError::Unknown { name: name.to_owned(), known }
 }
 
-/// The scenario that an order names.
+/// Looks up the experiment and parses its scenario.
 pub fn scenario(name: &str, file: Option<&Path>) -> Result<(&'static Experiment, Scenario), LabError> {
     let experiment = Experiment::named(name).ok_or_else(|| unknown(name))?;
     let scenario = match file {
@@ -98,7 +99,7 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
     };
     let postgres = order.postgres.as_deref();
     let setup = ExperimentSetup { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
-    // Before the run, so that the load is what else the machine does.
+    // Before the run, so that the reported load comes from other processes.
     let (machine, began) = (machine(order.out.as_deref()), Instant::now());
     let outcome = (experiment.run)(&scenario, &setup)?;
     let about = About {
@@ -137,7 +138,7 @@ const fn ran_on(clock: Clock, engine: LabEngine<'_>) -> &'static str {
     }
 }
 
-/// Why a scenario cannot run on an engine, if it cannot.
+/// Why the scenario cannot run on an engine, if so.
 fn unfit(scenario: &Scenario) -> Option<&'static str> {
     match scenario.clock {
         Clock::Virtual if scenario.by_the_real_clock().is_none() => {
@@ -153,7 +154,7 @@ fn refuse(name: &str, scenario: &Scenario, engine: &str) -> Result<(), LabError>
     unfit(scenario).map_or(Ok(()), |why| Err(refused(why)))
 }
 
-/// Whether an order for Kafka can be carried out, before a broker is started for it.
+/// Whether an order for Kafka can run; checked before a broker is started for it.
 pub fn check_kafka(name: &str, file: Option<&Path>) -> Result<(), LabError> {
     let (experiment, scenario) = scenario(name, file)?;
     refuse(experiment.name, &scenario, "kafka")
@@ -179,7 +180,7 @@ pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
     EXPERIMENTS.iter().map(of).collect()
 }
 
-/// What matters for the figures. The load says whether anything else ran.
+/// The machine properties that matter for the figures. The load shows whether anything else was running.
 fn machine(out: Option<&Path>) -> BTreeMap<String, String> {
     let described = machine::describe(out.unwrap_or(Path::new(".")));
     let wanted = ["cores", "cpu", "kernel", "commit", "checked out", "load at start"];

@@ -1,4 +1,4 @@
-//! What every experiment gets: seed, size, and somebody who watches. And what most of them do with it.
+//! The inputs of every experiment, such as seed, size and progress reporting, and helpers that most of them share.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::testbed::Error;
 use crate::testbed::kafka::{run as on_kafka, run_with as logged_on_kafka};
 use crate::testbed::{CallLog, Load, RunEnd, Stage, Subject, Trace, Watch, real, simulated};
 
-/// Variants of a full run on Kafka at the same time: each is a pipeline with about ten clients of its own.
+/// Variants of a full run on Kafka that run concurrently; each is a pipeline with about ten clients.
 const KAFKA_SIDE_BY_SIDE: usize = 12;
 
-/// Where scenarios by the real clock run.
+/// The engine for scenarios on the real clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabEngine<'a> {
     #[default]
@@ -33,9 +33,9 @@ pub struct ExperimentSetup<'a> {
     pub seed: u64,
     pub size: Size,
     pub engine: LabEngine<'a>,
-    /// Where effects are stored, for experiments that can use a database.
+    /// The database for effects, for experiments that can use one.
     pub postgres: Option<&'a str>,
-    /// The command of a process that can be killed.
+    /// The command of a process to kill.
     pub victim: &'a [String],
     pub watch: &'a dyn Watch,
 }
@@ -49,11 +49,11 @@ impl std::fmt::Debug for ExperimentSetup<'_> {
     }
 }
 
-/// What the variants of a scenario came to, with what else each of them left; `None` where it was interrupted.
+/// The result of each variant with its additional data; `None` where interrupted.
 pub type Each<T> = Vec<Option<(VariantResult, T)>>;
 
 impl ExperimentSetup<'_> {
-    /// Runs the load by the clock that the scenario asks for; `None` if it was interrupted.
+    /// Runs the load on the clock of the scenario; `None` if interrupted.
     pub fn play(
         &self,
         scenario: &Scenario,
@@ -69,7 +69,7 @@ impl ExperimentSetup<'_> {
         played.map_err(|error| LabError::Run(error.to_string()))
     }
 
-    /// Runs the load by the real clock, with a log of its own; `None` if it was interrupted.
+    /// Runs the load on the real clock with the given log; `None` if interrupted.
     pub fn play_with(
         &self,
         load: &Load,
@@ -84,7 +84,7 @@ impl ExperimentSetup<'_> {
         played.map_err(|error| LabError::Run(error.to_string()))
     }
 
-    /// How many variants that only wait run at the same time.
+    /// How many variants that mostly wait may run concurrently.
     fn side_by_side(&self) -> usize {
         match self.engine {
             LabEngine::Kafka(_) if !self.size.quick => KAFKA_SIDE_BY_SIDE,
@@ -92,7 +92,7 @@ impl ExperimentSetup<'_> {
         }
     }
 
-    /// Runs every variant. Where they spend their time waiting, as in a quick run by the real clock, they run side by side.
+    /// Runs every variant. Variants that mostly wait, as in a quick run on the real clock, run concurrently.
     pub fn each<P, T>(
         &self,
         scenario: &Scenario,
@@ -124,7 +124,7 @@ impl ExperimentSetup<'_> {
     }
 }
 
-/// A part of a longer run.
+/// Reports the progress of one part of a longer run.
 struct PartWatch<'a> {
     watch: &'a dyn Watch,
     part: usize,
@@ -142,9 +142,9 @@ impl Watch for PartWatch<'_> {
 }
 
 impl ExperimentSetup<'_> {
-    /// Runs every variant so often, by turns: what changes on the machine meanwhile is no difference between them. Figures are
-    /// medians; of those in `spread`, the least and the most are kept as `NAME_least` and `NAME_most`. What else they left is
-    /// that of the last run.
+    /// Runs every variant `times` times, taking turns, so that changes on the machine affect all of them alike.
+    /// Figures are medians; for those in `spread`, minimum and maximum are kept as `NAME_least` and `NAME_most`. The
+    /// additional data is that of the last turn.
     pub fn by_turns<P, T>(
         &self,
         scenario: &Scenario,
@@ -162,7 +162,7 @@ impl ExperimentSetup<'_> {
             let (variants, rest, is_partial) =
                 complete(ExperimentSetup { watch: &watch, ..*self }.each(scenario, &run)?);
             if is_partial {
-                // Turns that are complete stand; what one variant has more often than another does not count.
+                // Keep the complete turns and drop the partial one, unless it is the first.
                 let is_first = turns.is_empty();
                 let (variants, rest) =
                     if is_first { (compare(variants), rest) } else { (medians(&turns, spread), last) };
@@ -175,7 +175,7 @@ impl ExperimentSetup<'_> {
     }
 }
 
-/// Of every variant over all turns.
+/// The medians of every variant over all turns.
 fn medians(turns: &[Vec<VariantResult>], spread: &[&str]) -> Vec<VariantResult> {
     let of = |(index, first): (usize, &VariantResult)| {
         let runs: Vec<&VariantResult> = turns.iter().map(|turn| &turn[index]).collect();
@@ -213,14 +213,14 @@ fn logged_on_kafka(
     Err(NO_KAFKA.into())
 }
 
-/// The complete variants, and whether one is missing.
+/// The complete variants, and whether any is missing.
 pub fn complete<T>(each: Each<T>) -> (Vec<VariantResult>, Vec<T>, bool) {
     let is_partial = each.iter().any(Option::is_none);
     let (variants, rest) = each.into_iter().flatten().unzip();
     (variants, rest, is_partial)
 }
 
-/// `blocking`, or else without blocking.
+/// Parses `blocking`; anything else is non-blocking.
 pub fn mode(name: &str) -> Mode {
     if name == "blocking" { Mode::Blocking } else { Mode::NonBlocking }
 }
@@ -230,12 +230,12 @@ pub fn tiers(spans: &[Span]) -> PolicyBuilder {
     Policy::tiers(spans.iter().map(|span| span.0))
 }
 
-/// The same without what would change the answer of most experiments: jitter, classification and the outage gate.
+/// The same without jitter, classification and outage gate, which would change the answer of most experiments.
 pub fn unprotected(spans: &[Span]) -> PolicyBuilder {
     tiers(spans).jitter("none").classify(false).outage_gate(false)
 }
 
-/// Adds `ratio`: the figure over that of the first variant, which has no failures or no protection.
+/// Adds `ratio`: the figure relative to the first variant, which has no failures or no protection.
 pub fn against_first(variants: Vec<VariantResult>, figure: &str, ratio: &str) -> Vec<VariantResult> {
     let first = variants.first().map_or(f64::NAN, |first| first.get(figure));
     let compared = |variant: VariantResult| {
@@ -245,10 +245,10 @@ pub fn against_first(variants: Vec<VariantResult>, figure: &str, ratio: &str) ->
     variants.into_iter().map(compared).collect()
 }
 
-/// Messages per tier as `check` forecasts them, beside what was measured; a tier of which nothing is expected is left out.
+/// Compares messages per tier with the forecast of `check`; leaves out tiers without an expected message.
 pub fn tier_lines(name: &str, forecast: &RetryLoad, measured: &[f64], messages: u64) -> Vec<ForecastLine> {
     let line = |(tier, (expected, measured)): (usize, (&f64, &f64))| {
-        // Drawn fates scatter around the shares.
+        // Random fates vary around the shares.
         let by = 4.0 * (expected * (1.0 - expected) / messages.max(1) as f64).sqrt();
         let what = format!("messages in tier {} at {name}", tier + 1);
         ForecastLine::new(&what, Unit::Share, *expected, *measured, Bound::About(by)).of(messages)

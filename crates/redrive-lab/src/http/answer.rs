@@ -1,4 +1,4 @@
-//! Answers and request bodies, each with a bound.
+//! Responses and request bodies, each of bounded size.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -24,12 +24,12 @@ pub(crate) fn text(status: StatusCode, body: &'static str) -> Answer {
     answer(status, "text/plain; charset=utf-8", body)
 }
 
-/// The same shape as the errors of the API.
+/// An error response in the same shape as those of the API.
 pub(crate) fn fault(status: StatusCode, code: &str, message: &str, hint: &str) -> Answer {
     json(status, &value!({ "code": code, "message": message, "hint": hint }))
 }
 
-/// Reads a body of at most `max` bytes; the answer says what was wrong with it.
+/// Reads a body of at most `max` bytes; on error returns the response to send.
 pub(crate) async fn body(body: Incoming, max: usize) -> Result<Bytes, Box<Answer>> {
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
@@ -44,7 +44,7 @@ pub(crate) async fn body(body: Incoming, max: usize) -> Result<Bytes, Box<Answer
     }
 }
 
-/// The value of `name` in a query; `%` escapes and `+` are decoded.
+/// The value of `name` in a query; decodes `%` escapes and `+`.
 pub(crate) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
     let pairs = query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| decoded(value))

@@ -1,9 +1,8 @@
-//! Percent-encoding, as ids have it in a header (RFC 3986).
+//! Percent-encoding of ids in headers (RFC 3986).
 
 use std::borrow::Cow;
 
-/// The text behind an encoded one. What is not an encoding stays as it is, and so does a whole text whose bytes would
-/// not be text.
+/// Decodes a text. Invalid escapes stay as they are; so does the whole text if its bytes would not be UTF-8.
 pub fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);

@@ -18,28 +18,28 @@ use tokio::task::JoinSet;
 
 use super::Answer;
 
-/// Connections at the same time; more wait in the system's queue.
+/// Maximum number of connections; more wait in the system's queue.
 const CONNECTIONS_MAX: usize = 4_096;
-/// How long calls may take to end after the stop; then their connections are cut.
+/// How long calls may take to end after shutdown begins; then their connections are cut.
 const GRACE: Duration = Duration::from_secs(1);
-/// A pause after a failed accept (no file descriptors left), so that the loop does not spin.
+/// Pause after a failed accept (no file descriptors left), so that the loop does not spin.
 const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(50);
-/// How often the address is tried again after the door was closed: five seconds in all.
+/// How often binding is retried when the door reopens: five seconds in all.
 const REBINDS: u32 = 100;
 
-/// What a server answers.
+/// Answers the requests of a server.
 pub(crate) trait Routes: Send + Sync + 'static {
     fn answer(self: Arc<Self>, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
 }
 
-/// Whether anybody listens. A closed door refuses connections and cuts those that are there.
+/// Whether the server listens. A closed door refuses connections and cuts existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     Open,
     Closed,
 }
 
-/// A bound address, not served yet.
+/// A bound address, not yet serving.
 #[derive(Debug)]
 pub(crate) struct Listen {
     listener: TcpListener,
@@ -50,7 +50,7 @@ pub(crate) struct Listen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     Drained,
-    /// Calls that were still running after the grace and were cut.
+    /// Calls were still running after [`GRACE`] and were cut.
     Cut {
         connections: usize,
     },
@@ -67,7 +67,7 @@ impl Listen {
         self.addr
     }
 
-    /// Serves until `shutdown`. Fails only if the address cannot be bound again after the door was closed.
+    /// Serves until `shutdown`. Fails only if the address cannot be bound again when the door reopens.
     pub(crate) async fn serve<R: Routes>(
         self,
         routes: Arc<R>,
@@ -112,7 +112,7 @@ impl Listen {
     }
 }
 
-/// Somebody may hold the port for a moment, for example the connection of a client that has just been cut.
+/// Retries: the port may be briefly in use, for example by a client connection that was just cut.
 async fn bind_again(addr: SocketAddr) -> io::Result<TcpListener> {
     for _ in 0..REBINDS {
         if let Ok(listener) = TcpListener::bind(addr).await {
@@ -126,12 +126,12 @@ async fn bind_again(addr: SocketAddr) -> io::Result<TcpListener> {
 async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     let Some(listener) = listener else { return std::future::pending().await };
     let (stream, _) = listener.accept().await?;
-    // Answers are small and complete; waiting for more to send would only delay them.
+    // Responses are small and complete, so waiting to coalesce packets would only delay them.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }
 
-/// Serves one connection until it ends, or until the call in progress has been answered after the stop.
+/// Serves one connection until it ends or, after shutdown begins, until the current call is answered.
 async fn converse<R: Routes>(stream: TcpStream, routes: Arc<R>, mut stopped: watch::Receiver<bool>) {
     let service = service_fn(move |request| {
         let routes = Arc::clone(&routes);
@@ -141,7 +141,7 @@ async fn converse<R: Routes>(stream: TcpStream, routes: Arc<R>, mut stopped: wat
         http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     tokio::select! {
-        // A client that goes away is not worth a word.
+        // The client has disconnected.
         _ = connection.as_mut() => return,
         _ = stopped.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
     }

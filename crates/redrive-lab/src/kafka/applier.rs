@@ -1,4 +1,4 @@
-//! A handler for orders that keeps nothing in memory: whatever happens to its process, its trace says what it did.
+//! A handler for orders that keeps no state in memory: its trace survives its process.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::trace::Trace;
 use crate::fate::{Fate, fnv1a64};
 use crate::order;
 
-/// Decides the fate of an order, and writes down what it decided.
+/// Decides the fate of an order and records it.
 #[derive(Debug)]
 pub struct Applier {
     pub trace: Trace,
-    /// The only order that fails, and it always does; otherwise the fates of the workload.
+    /// The number of the only order that fails, on every attempt; `None` uses the fates of the workload.
     pub poison: Option<u64>,
-    /// An attempt takes up to so long, so that some are under way at any moment.
+    /// An attempt takes up to this long, so that some are running at any moment.
     pub takes_max: Duration,
 }
 

@@ -1,7 +1,6 @@
-//! Whether everything adds up: each order that went in came to exactly one end, and what was done more than once has an
-//! interruption to blame.
+//! Checks that every order ended exactly once, and that every repetition is explained by an interruption.
 //!
-//! The witnesses are the trace of the handlers and the records of the dead-letter topic; no counter of the engine is asked.
+//! The witnesses are the trace of the handlers and the records of the dead-letter topic, not the engine's counters.
 
 use std::fmt;
 
@@ -13,68 +12,68 @@ use crate::order;
 /// How many missing or doubtful orders are named.
 const NAMED_MAX: usize = 10;
 
-/// What is known of one order.
+/// What is known about one order.
 #[derive(Clone, Copy, Debug, Default)]
 struct SeenRecords {
     attempts: u8,
     successes: u8,
     letters: u8,
-    /// Milliseconds after the beginning, at least 1; 0: never.
+    /// Milliseconds since the beginning, at least 1; 0 means never.
     first_ms: u32,
     last_ms: u32,
     success_ms: u32,
 }
 
-/// Takes in what happened, then judges.
+/// Collects attempts and letters, then judges.
 #[derive(Debug)]
 pub struct Audit {
     orders: Vec<SeenRecords>,
     begun_us: u64,
-    /// Kills, rebalances, restarts: what may have made something happen twice. Ascending, in milliseconds.
+    /// Kills, rebalances and restarts, which may cause repetitions. Ascending, in milliseconds.
     interruptions_ms: Vec<u32>,
     attempts_max: u8,
     verdict: AuditVerdict,
     repeat_ages_ms: Vec<u32>,
 }
 
-/// The verdict.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditVerdict {
     pub produced: u64,
     pub succeeded: u64,
     pub dead: u64,
     pub attempts: u64,
-    /// Without an end.
+    /// Orders that have not ended.
     pub missing: u64,
-    /// With a success and a letter.
+    /// Orders with a success and a letter.
     pub both: u64,
-    /// Succeeded though it is poison, or dead though it is not.
+    /// Poison that succeeded, or other orders that died.
     pub wrong: u64,
     /// Attempts and letters of orders that were never produced.
     pub strangers: u64,
     pub interruptions: u64,
-    /// Successes of orders that had succeeded before.
+    /// Successes of orders that had already succeeded.
     pub repeats: u64,
-    /// Of these, those of a twin: an interruption before the first success made a second copy of the order.
+    /// Repeats by a twin: an interruption before the first success made a second copy of the order.
     pub repeats_of_twins: u64,
-    /// Of these, those with no interruption in their time.
+    /// Repeats without an interruption that explains them.
     pub repeats_unexplained: u64,
-    /// The longest time between a success and the interruption that made it be repeated.
+    /// The longest time between a success and the interruption that caused its repetition.
     pub repeat_age_max_ms: u32,
     pub repeat_age_p50_ms: u32,
-    /// Second letters of an order.
+    /// Additional letters of an order that already has one.
     pub twin_letters: u64,
     pub attempts_of_one_max: u8,
-    /// Orders with more attempts than their budget and one for each interruption in their time.
+    /// Orders with more attempts than their budget plus one for each interruption during their lifetime.
     pub over_budget: u64,
-    /// Attempts and letters whose own count is beyond the budget.
+    /// Attempts and letters whose own attempt count exceeds the budget.
     pub count_too_high: u64,
     /// A few of the orders that are missing, wrong or over budget.
     pub named: Vec<u64>,
 }
 
 impl Audit {
-    /// Orders `0..produced` went in; `attempts_max` is the budget of each.
+    /// Audits orders `0..produced`; `attempts_max` is the budget of each.
     pub fn new(produced: u64, attempts_max: u8, begun_us: u64, interruptions_us: &[u64]) -> Self {
         let mut interruptions_ms: Vec<u32> =
             interruptions_us.iter().map(|at| after_ms(begun_us, *at)).collect();
@@ -93,7 +92,7 @@ impl Audit {
         }
     }
 
-    /// One attempt; those of an order come in the order they were made.
+    /// Records an attempt. Attempts of the same order must be recorded in order.
     pub fn tried(&mut self, tried: Tried) {
         let at_ms = after_ms(self.begun_us, tried.at_us);
         let Some(seen) = self.orders.get_mut(tried.order as usize) else {
@@ -117,7 +116,7 @@ impl Audit {
                 Some(interrupted) if *interrupted <= at_ms => {
                     self.repeat_ages_ms.push(interrupted - seen.success_ms);
                 }
-                // An earlier interruption in its time has made a twin, and both came to their end.
+                // An earlier interruption made a twin, and both copies ended.
                 _ if next > 0 && self.interruptions_ms[next - 1] >= seen.first_ms => {
                     self.verdict.repeats_of_twins += 1;
                 }
@@ -172,7 +171,7 @@ impl Audit {
 }
 
 impl AuditVerdict {
-    /// `succeeded + dead == produced` by id, each with the end its fate demands, none invented.
+    /// Checks `succeeded + dead == produced` by id: each order ended as its fate demands, and none was invented.
     pub fn all_ended_once(&self) -> Result<(), String> {
         let adds_up = self.succeeded + self.dead == self.produced;
         let clean = self.missing + self.both + self.wrong + self.strangers + self.count_too_high == 0;
@@ -203,7 +202,7 @@ impl fmt::Display for AuditVerdict {
     }
 }
 
-/// Milliseconds since the beginning, counted from 1 so that 0 can mean never.
+/// Milliseconds since the beginning, counted from 1, because 0 means never.
 fn after_ms(begun_us: u64, at_us: u64) -> u32 {
     u32::try_from(at_us.saturating_sub(begun_us) / 1000 + 1).unwrap_or(u32::MAX)
 }

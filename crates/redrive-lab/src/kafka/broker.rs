@@ -1,5 +1,5 @@
-//! A broker or a cluster of one's own: the same pinned Kafka as `scripts/kafka.sh up` starts, with its own ports and data,
-//! so that a test may kill it without disturbing another.
+//! A private broker or cluster: the same pinned Kafka that `scripts/kafka.sh up` starts, with its own ports and data,
+//! so that a test can kill it without disturbing others.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,37 +7,37 @@ use std::time::Duration;
 
 use super::Error;
 
-/// Where a broker that others share stands; the tests are told by `make test`.
+/// The variable with the address of a shared broker; `make test` sets it for the tests.
 pub const SHARED: &str = "REDRIVE_TEST_KAFKA";
 
-/// A running broker. Its process and its data go when this is dropped.
+/// A running broker. Dropping it ends its process and deletes its data.
 #[derive(Debug)]
 pub struct Broker {
     script: PathBuf,
-    /// Keeps its address and process id.
+    /// Contains the address and process id.
     dir: PathBuf,
     settings: Vec<(&'static str, String)>,
     address: String,
 }
 
-/// How a broker ends before it is started again.
+/// How a broker is ended before a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokerEnd {
-    /// It closes its files.
+    /// A clean shutdown.
     Stop,
     /// `kill -9`.
     Kill,
 }
 
-/// What can be done to one node.
+/// An action on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It closes its files.
+    /// A clean shutdown.
     Stop,
     /// `kill -9`.
     Kill,
     Start,
-    /// Its connections stay, and it does not answer.
+    /// Connections stay open, but the node does not respond.
     Freeze,
     Thaw,
 }
@@ -55,23 +55,23 @@ impl Act {
 }
 
 impl Broker {
-    /// Starts one; `root` is the checkout, `dir` a place for its few files.
+    /// Starts a broker; `root` is the checkout, `dir` a directory for its few files.
     pub fn up(root: &Path, dir: &Path) -> Result<Self, Error> {
         Self::up_with(root, dir, Vec::new())
     }
 
-    /// Starts one that tells its clients to come back through `advertised`: a proxy in front of it sees everything.
+    /// Starts a broker that advertises the port `advertised`, so that a proxy in front of it sees all traffic.
     pub fn up_behind(root: &Path, dir: &Path, advertised: u16) -> Result<Self, Error> {
         Self::up_with(root, dir, vec![("REDRIVE_KAFKA_ADVERTISED", advertised.to_string())])
     }
 
-    /// Starts one with two more listeners, for TLS, passwords and ACLs.
+    /// Starts a broker with two more listeners, for TLS, passwords and ACLs.
     pub fn up_secure(root: &Path, dir: &Path) -> Result<Self, Error> {
         Self::up_with(root, dir, vec![("REDRIVE_KAFKA_SECURE", "1".to_owned())])
     }
 
-    /// Starts a cluster of three on which ACLs count, with listeners for TLS and passwords; `extra` are more lines of
-    /// `server.properties`.
+    /// Starts a cluster of three nodes that enforces ACLs, with listeners for TLS and passwords; `extra` are
+    /// additional lines of `server.properties`.
     pub fn up_three_secure(root: &Path, dir: &Path, extra: &str) -> Result<Self, Error> {
         let three =
             [("REDRIVE_KAFKA_NODES", "3"), ("REDRIVE_KAFKA_HEAP", "384m"), ("REDRIVE_KAFKA_SECURE", "1")];
@@ -86,7 +86,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Where it listens itself, whatever it tells clients; of a cluster, all addresses with commas between them.
+    /// The address of the broker itself, whatever it advertises; for a cluster, all addresses separated by commas.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -95,7 +95,7 @@ impl Broker {
         self.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
     }
 
-    /// Ends it and starts it again on the same port with the same data; returns when it answers.
+    /// Restarts the broker on the same port with the same data; returns when it responds.
     pub fn restart(&mut self, end: BrokerEnd) -> Result<(), Error> {
         match end {
             BrokerEnd::Stop => self.run(&["restart"]),
@@ -104,30 +104,30 @@ impl Broker {
         .map(drop)
     }
 
-    /// Freezes its first node for a while: connections stay, and nobody answers.
+    /// Freezes the first node for `time`: connections stay open, but it does not respond.
     pub fn stall(&self, time: Duration) -> Result<(), Error> {
         self.node(1, Act::Freeze)?;
         std::thread::sleep(time);
         self.node(1, Act::Thaw)
     }
 
-    /// Does something to one node; nodes count from 1.
+    /// Performs an action on one node; nodes count from 1.
     pub fn node(&self, node: u32, act: Act) -> Result<(), Error> {
         self.run(&[act.word(), &node.to_string()]).map(drop)
     }
 
-    /// One of Kafka's own tools: `kafka-acls.sh --bootstrap-server … --add …`.
+    /// Runs one of Kafka's own tools: `kafka-acls.sh --bootstrap-server … --add …`.
     pub fn tool(&self, line: &str) -> Result<String, Error> {
         let words: Vec<&str> = std::iter::once("run").chain(line.split_whitespace()).collect();
         self.run(&words)
     }
 
-    /// Where one of its listeners for passwords is, or another file of `secure`.
+    /// Reads a file of `secure`, such as the address of a listener for passwords.
     pub fn secure(&self, name: &str) -> Result<String, Error> {
         Ok(std::fs::read_to_string(self.dir.join("secure").join(name))?.trim().to_owned())
     }
 
-    /// Where node 1 keeps the files of a partition.
+    /// The directory in which node 1 stores a partition.
     pub fn partition_dir(&self, topic: &str, partition: i32) -> Result<PathBuf, Error> {
         let home = std::fs::read_to_string(self.dir.join("home"))?;
         Ok(Path::new(home.trim()).join(format!("node-1/data/{topic}-{partition}")))

@@ -1,4 +1,4 @@
-//! What lies in a dead-letter topic, read as anybody would read it.
+//! Reads a dead-letter topic like any consumer.
 
 use std::time::{Duration, Instant};
 
@@ -21,16 +21,16 @@ pub struct LetterRecord {
     pub attempts: u32,
     /// The header `x-crashes`; 0 if it is missing.
     pub crashes: u32,
-    /// Whether its header `x-reason` says that it is a poison pill.
+    /// Whether its header `x-reason` says poison pill.
     pub is_pill: bool,
 }
 
-/// All records from the first to the end as it is now.
+/// Reads all records up to the current end.
 pub fn read(brokers: &str, topic: &str) -> Result<Vec<LetterRecord>, Error> {
     read_with(brokers, topic, letter)
 }
 
-/// The numbers of the messages of a run with this seed that have a letter there, as often as they have one.
+/// The numbers of the messages of the run with this seed, once per letter.
 pub fn numbers(brokers: &str, topic: &str, of_seed: u64) -> Result<Vec<u64>, Error> {
     read_with(brokers, topic, |record| {
         let id = record.payload().and_then(|payload| Marked::read(payload).order_id).unwrap_or_default();
@@ -65,7 +65,7 @@ fn read_with<T>(
                 last = Instant::now();
                 letters.push(wanted(&record)?);
             }
-            // The end of a partition: also where the last offset is a marker of a transaction, which nobody sees.
+            // The end of a partition, even if its last offset is an invisible transaction marker.
             Some(Err(rdkafka::error::KafkaError::PartitionEOF(_))) => open -= 1,
             Some(Err(error)) => return Err(error.into()),
             None if last.elapsed() > PATIENCE => return Err(format!("{topic} is not readable").into()),

@@ -1,4 +1,4 @@
-//! Orders into a topic: as fast as it takes them, or at a rate that does not slow down when the reader does.
+//! Produces orders into a topic: at full speed, or at a fixed rate that does not slow down with the consumer.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,21 +13,21 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use super::Error;
 use crate::order;
 
-/// How often a paced load sends what has come due since.
+/// Interval at which a paced load sends what has become due.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Events of the producer that are heard in one go; each tells of a batch.
+/// Producer events handled per poll round; each reports on a batch.
 const EVENTS: usize = 64;
 
-/// Every broker has heard of a new topic within this time.
+/// Every broker learns about a new topic within this time.
 const KNOWN_WITHIN: Duration = Duration::from_secs(30);
 
-/// Counts what the broker acknowledged and what it did not.
+/// Counts acknowledged and failed records.
 #[derive(Clone, Debug, Default)]
 struct AckCounts {
     written: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
-    /// Why the first of them was not.
+    /// The error of the first failed record.
     first_failure: Arc<OnceLock<KafkaError>>,
 }
 
@@ -47,7 +47,7 @@ impl ProducerContext for AckCounts {
     }
 }
 
-/// Writes orders; order i goes to the same partition every time, and so do all orders of its customer.
+/// Produces orders; order `i` always goes to the same partition, and so do all orders of its customer.
 pub struct Loader {
     producer: BaseProducer<AckCounts>,
     answers: AckCounts,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Loader {
 }
 
 impl Loader {
-    /// `passed_on` are settings of librdkafka over ours.
+    /// `passed_on` are librdkafka settings that override ours.
     pub fn new(
         brokers: &str,
         topic: &str,
@@ -81,12 +81,13 @@ impl Loader {
         Ok(Self { producer, answers, topic: topic.to_owned(), partitions })
     }
 
-    /// Writes these orders and returns when each of them is acknowledged.
+    /// Produces these orders and returns when all are acknowledged.
     pub fn write(&self, orders: Range<u64>) -> Result<(), Error> {
         self.write_with(orders, |i| self.record(i))
     }
 
-    /// Writes a record for each number: `record` says its partition, key and payload. Returns when all are acknowledged.
+    /// Produces a record for each number; `record` returns its partition, key and payload. Returns when all are
+    /// acknowledged.
     pub fn write_with(
         &self,
         numbers: Range<u64>,
@@ -102,7 +103,7 @@ impl Loader {
         self.drain()
     }
 
-    /// Writes the orders from `first` on, `rate` of them per second, for `span`. Returns how many.
+    /// Produces orders from `first` on, `rate` per second, for `span`. Returns how many.
     pub fn write_paced(&self, first: u64, rate: u64, span: Duration) -> Result<u64, Error> {
         let (began, mut sent) = (Instant::now(), 0);
         let all = (span.as_secs_f64() * rate as f64) as u64;
@@ -118,8 +119,9 @@ impl Loader {
         Ok(sent)
     }
 
-    /// Writes a record to another topic and waits for it: a producer's first record also pays for the connection and for
-    /// the producer id, which takes half a second on a broker that has just started. It is not among the written ones.
+    /// Produces a record to another topic and waits for it: a producer's first record also pays for the connection
+    /// and the producer id, which takes half a second on a broker that has just started. It does not count as
+    /// written.
     pub(crate) fn connect(&self, topic: &str) -> Result<(), Error> {
         let record = BaseRecord::to(topic).key("").payload("");
         self.producer.send(record).map_err(|(error, _)| error)?;
@@ -128,7 +130,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Acknowledged so far.
+    /// The number of acknowledged orders.
     pub fn written(&self) -> u64 {
         self.answers.written.load(Ordering::Relaxed)
     }
@@ -143,7 +145,7 @@ impl Loader {
         ((customer % self.partitions) as i32, format!("c-{customer}"), order::payload(i))
     }
 
-    /// Sends one record; [`Self::rest`] and [`Self::drain`] hear whether it arrived.
+    /// Sends one record; [`Self::rest`] and [`Self::drain`] process its acknowledgement.
     pub(crate) fn send_to(&self, partition: i32, key: &str, payload: &str) -> Result<(), Error> {
         use RDKafkaErrorCode::{QueueFull, UnknownPartition, UnknownTopic};
         let mut record = BaseRecord::to(&self.topic).key(key).payload(payload).partition(partition);
@@ -155,7 +157,7 @@ impl Loader {
                     record = again;
                     self.rest(Duration::from_millis(1));
                 }
-                // A broker that was asked right after the topic was made may not have heard of it.
+                // Right after a topic is created, a broker may not know it yet.
                 Err((KafkaError::MessageProduction(UnknownTopic | UnknownPartition), again))
                     if unknown_since.get_or_insert_with(Instant::now).elapsed() < KNOWN_WITHIN =>
                 {
@@ -167,8 +169,8 @@ impl Loader {
         }
     }
 
-    /// Sleeps, then hears answers. A poll with a time limit would spin: the client counts in whole milliseconds, and asks
-    /// again and again during the last one.
+    /// Sleeps, then processes acknowledgements. A poll with a timeout would spin: the client counts whole
+    /// milliseconds and polls repeatedly during the last one.
     pub(crate) fn rest(&self, span: Duration) {
         std::thread::sleep(span);
         for _ in 0..EVENTS {
@@ -176,7 +178,8 @@ impl Loader {
         }
     }
 
-    /// Waits for all answers. Not by `flush`, which polls for 100 ms at a time however soon they come.
+    /// Waits for all acknowledgements. Does not use `flush`, which polls in steps of 100 ms even if they arrive
+    /// sooner.
     pub(crate) fn drain(&self) -> Result<(), Error> {
         while self.producer.in_flight_count() > 0 {
             self.rest(Duration::from_millis(1));

@@ -1,12 +1,12 @@
-//! The workload in Kafka topics: orders go in, and what became of each is found out from outside.
+//! The workload in Kafka topics: produces orders and determines from outside how each ended.
 //!
-//! - [`broker`]: a broker of one's own, to be killed and started again
-//! - [`topics`]: made, removed, how far they reach and how far a group has come
-//! - [`load`]: orders into a topic, as fast as it takes them or at a fixed rate; [`orders`]: reading one back
-//! - [`processor`]: a pipeline that works on them; [`applier`]: its handler; [`trace`]: what handlers did, in a file that
-//!   survives their process
-//! - [`outage`]: a downstream that is gone for a while
-//! - [`letters`]: what lies in a dead-letter topic; [`audit`]: whether all of it adds up
+//! - [`broker`]: a private broker that can be killed and restarted
+//! - [`topics`]: creates and removes topics, reads their offsets and a group's progress
+//! - [`load`]: produces orders, at full speed or at a fixed rate; [`orders`]: parses them
+//! - [`processor`]: a pipeline that processes them; [`applier`]: its handler; [`trace`]: the handler's attempts, in a
+//!   file that survives its process
+//! - [`outage`]: a downstream that is down for a while
+//! - [`letters`]: reads a dead-letter topic; [`audit`]: checks that everything adds up
 
 pub mod applier;
 pub mod audit;
@@ -19,5 +19,5 @@ pub mod processor;
 pub mod topics;
 pub mod trace;
 
-/// What goes wrong around a broker; none of it is expected, so the text is all there is.
+/// Errors around a broker. None is expected, so a text is enough.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,8 +1,9 @@
-//! Which order a record is. The ids of the workload stand at a fixed place, so nothing has to be parsed but a number.
+//! Identifies the order of a record. The ids of the workload are at a fixed position, so only a number has to be
+//! parsed.
 
 const BEFORE: &[u8] = br#"{"order_id":"o-"#;
 
-/// The i of the order in this payload; `None` if it is not one of ours.
+/// The number of the order in this payload; `None` if it is not one of ours.
 pub fn number(payload: &[u8]) -> Option<u64> {
     let digits = payload.strip_prefix(BEFORE)?;
     let mut number = 0_u64;

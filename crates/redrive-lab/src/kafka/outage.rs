@@ -1,4 +1,4 @@
-//! The outage on the Kafka engine: a topic of its own, and orders that go into it beside the pipeline.
+//! The outage on the Kafka engine: with its own topic, into which orders are produced alongside the pipeline.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::outage::{Feed, OutageDownstream, OutagePlan, OutageReport, play};
 const PARTITIONS: u64 = 4;
 const PIECE: Duration = Duration::from_millis(100);
 
-/// Plays it on topics that begin with `name`, which are removed afterwards.
+/// Runs the outage on topics that begin with `name`, and removes them afterwards.
 pub async fn run(
     brokers: &str,
     name: &str,
     state_dir: &Path,
     plan: &OutagePlan,
 ) -> Result<OutageReport, Error> {
-    // Topics are made and removed by calls that wait.
+    // Creating and removing topics blocks.
     let source = Topic { name, partitions: PARTITIONS as i32, settings: &[] };
     block_in_place(|| topics::create(brokers, &[source]))?;
     let processor = Processor {

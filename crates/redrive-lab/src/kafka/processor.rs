@@ -1,4 +1,4 @@
-//! A processor of the workload: one pipeline on the Kafka engine, as benchmarks and fault tests put it together.
+//! A processor of the workload: one pipeline on the Kafka engine, as used by benchmarks and fault tests.
 
 use std::path::PathBuf;
 
@@ -7,22 +7,22 @@ use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, Topic
 
 use super::Error;
 
-/// What differs between two processors.
+/// The settings that differ between processors.
 #[derive(Clone, Debug)]
 pub struct Processor {
     pub brokers: String,
     /// Pipeline, group, and prefix of the topics it owns.
     pub name: String,
     pub source: String,
-    /// Static membership.
+    /// The instance id for static membership.
     pub member: Option<String>,
     /// Delays of the retries, without jitter.
     pub tiers: Vec<String>,
     pub state_dir: PathBuf,
     pub concurrency: u32,
-    /// Retries in place, one delivery at a time for each partition.
+    /// Retries in place, one delivery at a time per partition.
     pub blocking: bool,
-    /// Crashes that convict, if not the default.
+    /// Crashes that quarantine a suspect, if not the default.
     pub crash_threshold: Option<u32>,
     /// Settings of librdkafka.
     pub passed_on: Vec<(String, String)>,
@@ -36,10 +36,10 @@ impl Processor {
             Some(threshold) => policy.crash(threshold, "5m"),
             None => policy,
         };
-        // Near the end of a run only poison is left, which looks like an outage and would not be counted.
+        // Near the end of a run only poison is left. It looks like an outage, and the outage gate would defer it.
         let policy = policy.outage_gate(false);
         let mode = if self.blocking { Mode::Blocking } else { Mode::NonBlocking };
-        // Nor shall a breaker or a guard step in: a quarter of all attempts fails here, on purpose.
+        // No breaker and no guard either: a quarter of all attempts fails on purpose.
         let pipeline = Pipeline::new(&self.name).policy(policy).concurrency(self.concurrency).mode(mode);
         pipeline.breaker(BreakerSettings::off()).guard(GuardSettings::off())
     }

@@ -1,4 +1,4 @@
-//! Topics from outside: made, removed, how far they reach, and how far a group has come.
+//! Topics from outside: creates and removes them, reads their offsets and a group's progress.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use super::Error;
 
-/// No answer of a broker on the same machine takes this long, also when it is busy.
+/// A broker on the same machine responds within this time even when it is busy.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A topic as it shall be made.
+/// A topic to create.
 #[derive(Clone, Copy, Debug)]
 pub struct Topic<'a> {
     pub name: &'a str,
@@ -23,8 +23,8 @@ pub struct Topic<'a> {
     pub settings: &'a [(&'a str, &'a str)],
 }
 
-/// Makes topics with one copy of everything, and returns once they can be seen: a broker that is busy says that a topic is
-/// made some time before it shows it.
+/// Creates topics with a replication factor of 1 and returns once they are visible: a busy broker confirms a topic
+/// some time before it lists it.
 pub fn create(brokers: &str, topics: &[Topic<'_>]) -> Result<(), Error> {
     let wanted = topics.iter().map(|topic| {
         let new = NewTopic::new(topic.name, topic.partitions, TopicReplication::Fixed(1));
@@ -56,7 +56,7 @@ pub fn create(brokers: &str, topics: &[Topic<'_>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes topics; those that are not there are passed over.
+/// Removes topics; ignores missing ones.
 pub fn delete(brokers: &str, names: &[&str]) -> Result<(), Error> {
     let gone = waiting(admin(brokers)?.delete_topics(names, &options()))??;
     gone.into_iter().try_for_each(|gone| match gone {
@@ -72,7 +72,7 @@ pub fn beginning_with(brokers: &str, prefix: &str) -> Result<Vec<String>, Error>
     Ok(names.filter(|name| name.starts_with(prefix)).collect())
 }
 
-/// The topics of one run: its own, and those whose names are derived from it. `run-10` is none of `run-1`.
+/// The topics of one run: its own, and those whose names are derived from it. `run-10` does not belong to `run-1`.
 pub fn of_run(brokers: &str, name: &str) -> Result<Vec<String>, Error> {
     let mut found = beginning_with(brokers, name)?;
     found.retain(|topic| is_of_run(topic, name));
@@ -94,7 +94,8 @@ fn reach_by(consumer: &BaseConsumer, topic: &str) -> Result<Vec<(i64, i64)>, Err
     (0..).take(partitions).map(|partition| marks(consumer, topic, partition)).collect()
 }
 
-/// First and next offset of one partition. A client may have heard of a topic before it has heard of all its partitions.
+/// First and next offset of one partition. Retries, because a client may learn of a topic before it learns of all its
+/// partitions.
 fn marks(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<(i64, i64), Error> {
     let began = Instant::now();
     loop {
@@ -111,7 +112,7 @@ fn is_not_known_yet(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{
         LeaderNotAvailable, NotLeaderForPartition, UnknownPartition, UnknownTopic, UnknownTopicOrPartition,
     };
-    // A broker that had no time to answer for a while is asked before it leads its partitions again.
+    // A broker that was unresponsive for a while may be asked before it leads its partitions again.
     let is_led = !matches!(error.rdkafka_error_code(), Some(LeaderNotAvailable | NotLeaderForPartition));
     let is_known = !matches!(
         error.rdkafka_error_code(),
@@ -120,7 +121,7 @@ fn is_not_known_yet(error: &KafkaError) -> bool {
     !(is_led && is_known)
 }
 
-/// Looks at the lag of one group again and again, without being its member.
+/// Observes the lag of a group without being a member.
 pub struct Lag {
     consumer: BaseConsumer,
     topic: String,
@@ -132,7 +133,7 @@ impl std::fmt::Debug for Lag {
     }
 }
 
-/// How far topic and group are, summed over all partitions.
+/// Offsets of topic and group, summed over all partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicProgress {
     /// Records that were ever written.
@@ -152,7 +153,7 @@ impl Lag {
         Ok(Self { consumer: looking(brokers, group)?, topic: topic.to_owned() })
     }
 
-    /// A partition without a committed offset counts from its first record.
+    /// Reads the current progress. A partition without a committed offset counts from its first record.
     pub fn look(&self) -> Result<TopicProgress, Error> {
         let reach = reach_by(&self.consumer, &self.topic)?;
         let mut asked = TopicPartitionList::new();
@@ -195,7 +196,7 @@ fn waiting<T>(answer: impl Future<Output = T>) -> Result<T, Error> {
 mod tests {
     use super::*;
 
-    /// Runs side by side once removed each other's topics: the eleventh was taken for one of the second.
+    /// Regression: concurrent runs removed each other's topics, because the prefix of one matched another's.
     #[test]
     fn a_run_does_not_take_the_topics_of_another_for_its_own() {
         for own in ["lab-7-1", "lab-7-1.retry.5s", "lab-7-1.DLQ", "lab-7-1-connecting"] {

@@ -1,6 +1,6 @@
-//! What handlers did, in a file that survives their process: 16 bytes for each attempt, written at once.
+//! Attempts of handlers in a file that survives their process: 16 bytes each, written immediately.
 //!
-//! One call of the system for each record, so that a kill finds every attempt either written or not begun.
+//! One system call per record, so that a kill leaves no attempt half written.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -14,7 +14,7 @@ const NUMBER_BITS: u32 = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     pub order: u64,
-    /// Which attempt the engine said it was, counted from 1.
+    /// The attempt number that the engine reported, counted from 1.
     pub attempt: u8,
     pub succeeded: bool,
     pub at_us: u64,
@@ -34,14 +34,14 @@ impl Trace {
     }
 }
 
-/// All attempts in a file, oldest first. A file that is not there has none.
+/// All attempts in a file, oldest first. A missing file has none.
 pub fn read(path: &Path) -> io::Result<Vec<Tried>> {
     let mut all = Vec::new();
     visit(path, |tried| all.push(tried))?;
     Ok(all)
 }
 
-/// Calls `seen` for each attempt in a file; for files that should not be held in memory.
+/// Calls `seen` for each attempt in a file, without holding the file in memory.
 pub fn visit(path: &Path, mut seen: impl FnMut(Tried)) -> io::Result<()> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -59,12 +59,12 @@ pub fn visit(path: &Path, mut seen: impl FnMut(Tried)) -> io::Result<()> {
     }
 }
 
-/// How many attempts a file holds, without reading it.
+/// The number of attempts in a file, without reading it.
 pub fn len(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len() / RECORD_BYTES as u64)
 }
 
-/// The wall clock, in microseconds.
+/// The wall clock in microseconds since the epoch.
 pub fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

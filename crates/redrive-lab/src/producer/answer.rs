@@ -1,16 +1,16 @@
-//! What a target may say to an offered batch.
+//! The answers of a target to a batch.
 
 use std::time::Duration;
 
-/// What became of an offered batch, which is accepted or not as a whole.
+/// The answer to a batch, which is accepted or rejected as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchAnswer {
-    /// All of them are taken; so many of them were known already.
+    /// All messages are accepted; `duplicates` of them were already known.
     Accepted { duplicates: u64 },
-    /// Not now: too much is waiting. The batch is offered again, not before `retry_after`.
+    /// Too much is pending. The batch is offered again, not before `retry_after`.
     Refused { retry_after: Option<Duration> },
-    /// No answer; whether it was taken is not known. The batch is offered again.
+    /// No response; the batch may have been accepted. It is offered again.
     Unreachable { why: String },
-    /// It will never be taken like this: the run ends.
+    /// It will never be accepted like this; the run ends.
     Rejected { why: String },
 }

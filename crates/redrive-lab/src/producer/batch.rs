@@ -8,21 +8,21 @@ use crate::fate::{Fate, Rates};
 use crate::order::CUSTOMERS;
 use crate::{mark, seed};
 
-/// One order, ready to be sent. The same however often it is offered.
+/// One order, ready to be sent; identical on every offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyOrder {
     pub id: String,
-    /// The customer, who is the message's key.
+    /// The customer, used as the message key.
     pub key: String,
     pub fate: Fate,
     /// JSON of exactly 512 bytes.
     pub payload: String,
 }
 
-/// Orders that are sent, and acknowledged, together.
+/// Orders that are sent and acknowledged together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderBatch {
-    /// Their numbers in the run.
+    /// The orders' numbers in the run.
     pub numbers: Range<u64>,
     pub created: Time,
     pub orders: Vec<ReadyOrder>,
@@ -42,22 +42,23 @@ impl OrderBatch {
         self.orders.is_empty()
     }
 
-    /// How many of them have this fate.
+    /// The number of orders with a matching fate.
     pub fn count(&self, is: impl Fn(Fate) -> bool) -> u64 {
         self.orders.iter().filter(|order| is(order.fate)).count() as u64
     }
 
-    /// As the library takes them.
+    /// The orders as messages of the library.
     pub fn messages(&self) -> Vec<Message> {
         let message = |order: &ReadyOrder| {
             let builder = Message::builder(order.id.clone()).key(order.key.clone());
             builder.payload(order.payload.clone()).created(self.created).build()
         };
-        // An order is far within every bound of a message.
+        // An order is well within all limits of a message.
         self.orders.iter().filter_map(|order| message(order).ok()).collect()
     }
 
-    /// As the HTTP API takes them: one object per line, or one object alone. Ids and keys need no escaping.
+    /// The orders as the HTTP API accepts them: one object per line, or a single object. Ids and keys need no
+    /// escaping.
     pub fn ndjson(&self) -> String {
         let lines = self.orders.iter().map(|order| {
             format!(r#"{{"id":"{}","key":"{}","payload":{}}}"#, order.id, order.key, order.payload)

@@ -1,4 +1,4 @@
-//! Orders over HTTP: a pool of connections, a bound on every answer, a time limit over the whole exchange.
+//! Orders over HTTP: pooled connections, bounded responses, a time limit for the whole exchange.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use serde::Deserialize;
 use super::answer::BatchAnswer;
 use super::batch::OrderBatch;
 
-/// A request and its answer together take at most this long.
+/// Time limit for a request and its response together.
 const EXCHANGE_MAX: Duration = Duration::from_secs(30);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// The longest answer that is read: the states of ten thousand messages.
+/// The largest response that is read: the states of ten thousand messages.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How much of a refusal is shown.
 const SHOWN_CHARS_MAX: usize = 300;
 
-/// A target that can take nothing.
+/// A misconfigured target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetFault {
     #[error(
@@ -37,7 +37,7 @@ pub enum TargetFault {
     Token,
 }
 
-/// A bearer token. Never shown.
+/// A bearer token, hidden from `Debug`.
 #[derive(Clone)]
 pub struct Bearer(HeaderValue);
 
@@ -73,7 +73,7 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// What an answer says of duplicates: one message alone has a flag, many have a number or a list.
+/// The duplicates in a response: a single message has a flag, several have a number or a list.
 #[derive(Debug, Default, Deserialize)]
 struct Taken {
     #[serde(default)]
@@ -91,12 +91,12 @@ struct One {
 }
 
 impl HttpTarget {
-    /// `url`: the whole ingest address, like `http://127.0.0.1:7333/v1/pipelines/orders/messages`.
+    /// `url` is the full ingest address, like `http://127.0.0.1:7333/v1/pipelines/orders/messages`.
     pub fn new(url: &str, token: Option<Bearer>) -> Result<Self, TargetFault> {
         let fault = || TargetFault::Url { url: url.to_owned() };
         let url: Uri = url.parse().map_err(|_| fault())?;
         let has_route = url.path().len() > 1;
-        // User and password in the address would end up in messages; that is what the token is for.
+        // User and password in the URL would show up in messages; use the token instead.
         let has_password = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
         if has_password {
             return Err(TargetFault::PasswordInUrl);
@@ -129,7 +129,7 @@ impl HttpTarget {
         let (head, body) = response.into_parts();
         let body = match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
             Ok(body) => body.to_bytes(),
-            // The status says it all; only the duplicates are not known then.
+            // The status is enough; only the number of duplicates is lost.
             Err(_) if head.status.is_success() => Bytes::new(),
             Err(error) => return unreachable(error.to_string()),
         };
@@ -149,7 +149,7 @@ impl HttpTarget {
     }
 }
 
-/// What an answer means. Pure.
+/// Interprets a response. Pure.
 fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> BatchAnswer {
     match status.as_u16() {
         200..=299 => {
@@ -157,7 +157,7 @@ fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> BatchAnswer {
             let listed = taken.messages.iter().filter(|one| one.duplicate).count() as u64;
             BatchAnswer::Accepted { duplicates: taken.duplicates.max(listed).max(u64::from(taken.duplicate)) }
         }
-        // Whoever stands in front of a server that restarts answers 502 or 504.
+        // A proxy in front of a restarting server answers 502 or 504.
         408 | 425 | 429 | 500 | 502..=504 => BatchAnswer::Refused { retry_after: retry_after(headers) },
         code => BatchAnswer::Rejected { why: format!("{code} {}", shown(body)) },
     }
@@ -168,7 +168,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The beginning of a body in one line.
+/// The beginning of a body, on one line.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     text.chars()
@@ -179,7 +179,7 @@ fn shown(body: &[u8]) -> String {
         .to_owned()
 }
 
-/// The innermost cause says what happened: "connection refused" rather than "client error (Connect)".
+/// The innermost cause is the most specific: "connection refused" rather than "client error (Connect)".
 fn cause_of(error: &dyn std::error::Error) -> String {
     let innermost = std::iter::successors(Some(error), |error| error.source()).last();
     innermost.map_or_else(|| error.to_string(), ToString::to_string)

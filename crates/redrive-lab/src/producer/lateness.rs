@@ -7,11 +7,11 @@ use crate::metrics::{Text, producer as names};
 /// Upper bounds in seconds.
 const BOUNDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
-/// Each power of two of microseconds has this many steps, so a quantile is off by less than 7 %.
+/// Buckets per power of two of microseconds, so that a quantile is off by less than 7 %.
 const STEPS: u64 = 16;
 const FINE: usize = (64 * STEPS) as usize;
 
-/// How late requests were. Of fixed size, however many there are.
+/// A histogram of lateness, of fixed size.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     within: [u64; BOUNDS.len()],
@@ -52,7 +52,7 @@ impl Lateness {
         self.max
     }
 
-    /// What this share of the requests was not later than; zero before the first.
+    /// The lateness that `share` of the requests did not exceed; zero before the first request.
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (self.count as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -69,7 +69,7 @@ impl Lateness {
     }
 }
 
-/// The step a lateness falls into.
+/// The fine bucket of a lateness.
 fn step(late: Duration) -> usize {
     let us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
     if us < STEPS {
@@ -81,14 +81,14 @@ fn step(late: Duration) -> usize {
     (from + within) as usize
 }
 
-/// The largest lateness of a step.
+/// The largest lateness in a bucket.
 fn top_of(step: usize) -> Duration {
     let step = step as u64;
     let us = match step / STEPS {
         0 => step,
         block => {
             let shift = block - 1;
-            // In 128 bits, because the top of the last step does not fit into 64.
+            // In 128 bits, because the upper end of the last bucket does not fit into 64.
             let above = u128::from(STEPS + step % STEPS + 1) << shift;
             u64::try_from(above - 1).unwrap_or(u64::MAX)
         }

@@ -1,16 +1,16 @@
-//! The producer: orders at a fixed rate that does not slow down when the consumer does (an open model).
+//! The producer: orders at a fixed rate that does not slow down with the consumer (an open model).
 //!
 //! # Layout, in the order an order meets it
 //!
-//! - [`options`]: what is set; [`schedule`]: which orders are due when, pure
-//! - [`batch`]: the orders themselves, with their fates
-//! - [`target`]: who takes them, over HTTP ([`http`]) or in process; [`answer`]: what it may say
-//! - `offer`: one batch until it is acknowledged; `pace`: all of them in time
-//! - [`lateness`], [`progress`], [`report`]: how far behind its own schedule it is, and how it went
+//! - [`options`]: the settings; [`schedule`]: which orders are due when, pure
+//! - [`batch`]: the orders, with their fates
+//! - [`target`]: where they go, over HTTP ([`http`]) or in process; [`answer`]: the possible answers
+//! - `offer`: offers a batch until it is acknowledged; `pace`: offers all batches on time
+//! - [`lateness`], [`progress`], [`report`]: how far the run is behind its schedule, and its result
 //! - `server`: the metrics
 //!
-//! An order is never skipped. When the bound on requests in flight is reached, the schedule waits, the wait shows as
-//! lateness, and afterwards it catches up. What is refused is offered again with the same id.
+//! No order is skipped. When the limit of requests in flight is reached, the schedule waits, the wait shows up as
+//! lateness, and the run then catches up. A refused batch is offered again with the same ids.
 
 pub mod options;
 pub mod schedule;

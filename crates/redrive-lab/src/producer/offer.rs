@@ -16,18 +16,18 @@ use super::progress::{Counters, Progress, add};
 use super::schedule::Schedule;
 use super::target::Target;
 
-/// The first wait after a refusal; it doubles up to the longest.
+/// The first wait after a refusal; doubles up to [`WAIT_MAX`].
 const WAIT_FIRST: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// A longer Retry-After is not believed: the run would look as if it hung.
+/// A longer Retry-After is capped; otherwise the run would appear to hang.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
-/// What all offers of a run share.
+/// The state that all offers of a run share.
 #[derive(Debug)]
 pub(super) struct RunState {
     pub(super) target: Target,
     pub(super) counters: Counters,
-    /// Batches offered and not acknowledged, by their first number. At most as many as may be in flight.
+    /// Offered but unacknowledged batches, by their first number. Bounded by the limit of requests in flight.
     open: Mutex<BTreeMap<u64, Range<u64>>>,
     ids: Option<Mutex<BufWriter<File>>>,
     end: Mutex<Option<End>>,
@@ -54,13 +54,13 @@ impl RunState {
         }
     }
 
-    /// Where the run stands that began at `started`.
+    /// The progress of the run that began at `started`.
     pub(super) fn progress(&self, schedule: Schedule, started: Instant) -> Progress {
         let elapsed = started.elapsed();
         Progress::of(&self.counters, elapsed, schedule.due_by(elapsed), schedule.rate)
     }
 
-    /// Offers `batch` until it is taken, or until it never will be.
+    /// Offers `batch` until it is accepted or rejected for good.
     pub(super) async fn offer(&self, batch: Arc<OrderBatch>) {
         self.open().insert(batch.numbers.start, batch.numbers.clone());
         for round in 0.. {
@@ -95,11 +95,11 @@ impl RunState {
 
     fn end_with(&self, end: End) {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(end);
-        // A permit is kept, so that it is heard also by who listens later.
+        // `notify_one` stores a permit, so that a later listener is notified too.
         self.ended.notify_one();
     }
 
-    /// Why the run ended early, if it did.
+    /// Takes the reason why the run ended early, if it did.
     pub(super) fn take_end(&self) -> Option<End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -108,7 +108,7 @@ impl RunState {
         self.open().values().cloned().collect()
     }
 
-    /// Writes out the ids that are still in memory.
+    /// Writes out buffered ids.
     pub(super) fn flush_ids(&self) -> io::Result<()> {
         let Some(ids) = &self.ids else { return Ok(()) };
         let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl RunState {
     }
 }
 
-/// How long to wait before offer `round + 1`: what the target asked for, but never less than the doubling wait.
+/// The wait before offer `round + 1`: the target's request, but at least the doubling wait.
 fn wait(round: u32, retry_after: Option<Duration>) -> Duration {
     let doubled = WAIT_FIRST.saturating_mul(2_u32.saturating_pow(round)).min(WAIT_MAX);
     doubled.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX))

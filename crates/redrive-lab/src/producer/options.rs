@@ -1,4 +1,4 @@
-//! What is set before the producer starts, checked all at once.
+//! The settings of the producer, all checked at once.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use crate::seed::DEFAULT_SEED;
 
 /// The port of `redrive producer`.
 pub const DEFAULT_PORT: u16 = 7334;
-/// The most orders in one request, so that a request stays below 8 MB.
+/// Maximum number of orders per request; keeps a request below 8 MB.
 pub const BATCH_MAX: u32 = 10_000;
-/// The most requests in flight.
+/// Maximum number of requests in flight.
 pub const IN_FLIGHT_MAX: usize = 10_000;
 
-/// Hears the progress, from the producer's task; it must not block.
+/// Receives the progress, in the producer's task; it must not block.
 #[derive(Clone)]
 pub struct OnProgress(pub Arc<dyn Fn(&Progress) + Send + Sync>);
 
@@ -36,31 +36,31 @@ pub struct ProducerOptions {
     pub target: Target,
     /// Orders per second.
     pub rate: f64,
-    /// Ends after this many orders.
+    /// Ends the run after this many orders.
     pub count: Option<u64>,
-    /// Ends after this long. With neither it goes on until it is stopped.
+    /// Ends the run after this time. With neither limit it runs until stopped.
     pub duration: Option<Duration>,
     pub poison_rate: Ratio,
     pub transient_rate: Ratio,
     pub seed: u64,
-    /// The number of the first order, for a run that goes on where another has ended.
+    /// The number of the first order, to continue where another run ended.
     pub first: u64,
     /// Orders per request.
     pub batch: u32,
-    /// Requests without an answer at the same time. When it is reached the schedule waits.
+    /// Maximum number of unanswered requests. When it is reached, the schedule waits.
     pub in_flight_max: usize,
     /// How long requests may take to end after a stop.
     pub grace: Duration,
-    /// Ids that were acknowledged go here, one per line.
+    /// File for acknowledged ids, one per line.
     pub ids_file: Option<PathBuf>,
-    /// Where the metrics are served, if at all.
+    /// The address of the metrics, if they are served.
     pub listen: Option<SocketAddr>,
     pub on_progress: Option<OnProgress>,
     pub progress_every: Duration,
 }
 
 impl ProducerOptions {
-    /// The rates of the common workload, 50 orders per second, for ever.
+    /// The rates of the common workload, 50 orders per second, without end.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -89,7 +89,7 @@ impl ProducerOptions {
         Rates { poison: self.poison_rate, transient: self.transient_rate }
     }
 
-    /// Everything that is wrong.
+    /// All invalid settings.
     pub fn faults(&self) -> Vec<OptionsFault> {
         let together = self.poison_rate.as_f64() + self.transient_rate.as_f64();
         let last = self.first.checked_add(self.schedule().count.unwrap_or(0));
@@ -111,7 +111,7 @@ impl ProducerOptions {
     }
 }
 
-/// A setting that cannot work.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsFault {
     #[error("rate: {rate} messages per second is not possible; give one above 0 and up to 100 million")]
@@ -141,7 +141,7 @@ pub enum ProducerError {
     Listen { addr: SocketAddr, error: std::io::Error },
     #[error("cannot write the ids to {path}: {error}; check the path and the space on the disk")]
     IdsFile { path: String, error: std::io::Error },
-    /// The target will never take the orders; the report says how far it came.
+    /// The target will never accept the orders; the report shows how far the run got.
     #[error(
         "the target does not take the orders: {why}; check the address, the token and its scope `ingest`"
     )]

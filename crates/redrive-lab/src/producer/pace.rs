@@ -1,4 +1,4 @@
-//! A whole run: every batch in time, and what is counted on the way.
+//! A whole run: offers every batch on time and counts.
 
 use std::fs::File;
 use std::future::Future;
@@ -32,7 +32,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Checks the options, opens the file of ids and binds the address of the metrics.
+    /// Checks the options, opens the ids file and binds the address of the metrics.
     pub async fn bind(options: ProducerOptions) -> Result<Self, ProducerError> {
         let faults = options.faults();
         if !faults.is_empty() {
@@ -50,7 +50,7 @@ impl Producer {
         Ok(Self { schedule: options.schedule(), options, state, listen })
     }
 
-    /// Where the metrics are, if they are served.
+    /// The address of the metrics, if they are served.
     pub fn addr(&self) -> Option<SocketAddr> {
         self.listen.as_ref().map(Listen::addr)
     }
@@ -97,7 +97,7 @@ impl Producer {
                 () = self.state.ended.notified() => return self.stop(offers, offered).await,
                 permit = self.in_time(due, &room) => permit,
             };
-            // What has ended is taken out, so that the set holds no more than may be in flight.
+            // Removes finished offers, so that the set holds at most as many as may be in flight.
             while offers.try_join_next().is_some() {}
             offered = indices.end;
             self.state.counters.lateness().record(due.elapsed());
@@ -114,7 +114,7 @@ impl Producer {
         self.stop(offers, offered).await
     }
 
-    /// Waits for the moment and for room; the schedule does not move, however long that takes.
+    /// Waits for the due time and for a free slot; the schedule does not shift meanwhile.
     async fn in_time(&self, due: Instant, room: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         if due > Instant::now() {
             tokio::time::sleep_until(due).await;
@@ -146,7 +146,7 @@ impl Producer {
         }
     }
 
-    /// Gives what is in flight its grace, then lets go of it.
+    /// Gives requests in flight the grace period, then aborts them.
     async fn stop(&self, mut offers: JoinSet<()>, offered: u64) -> Paced {
         let all = async { while offers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(self.options.grace, all).await;
@@ -198,7 +198,7 @@ fn ids_error(options: &ProducerOptions, error: std::io::Error) -> ProducerError 
     ProducerError::IdsFile { path, error }
 }
 
-/// Checks, binds and runs until the schedule is over or `shutdown`: what `redrive producer` does.
+/// Checks, binds and runs until the schedule is over or `shutdown`: the implementation of `redrive producer`.
 pub async fn run(
     options: ProducerOptions,
     shutdown: impl Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! Where a run stands.
+//! The progress of a run.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::lateness::Lateness;
 use crate::metrics::{Text, producer as names};
 
-/// Counters while it runs. All but `in_flight` and `held` count orders.
+/// Live counters. All except `in_flight` and `held` count orders.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) sent: AtomicU64,
@@ -29,7 +29,7 @@ impl Counters {
         self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the last request without an answer had none; `None` once one is answered again.
+    /// Why the last unanswered request failed; `None` once a batch is accepted.
     pub(super) fn trouble(&self) -> MutexGuard<'_, Option<String>> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,33 +43,33 @@ pub(super) fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Where a run stands at one moment.
+/// A snapshot of the progress.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Progress {
     pub elapsed: Duration,
-    /// Orders the schedule has asked for.
+    /// Orders due so far.
     pub due: u64,
-    /// Orders offered, each once.
+    /// Orders offered, each counted once.
     pub sent: u64,
     /// Orders acknowledged.
     pub accepted: u64,
-    /// Acknowledged orders that the target knew already.
+    /// Acknowledged orders that the target already knew.
     pub duplicates: u64,
-    /// Orders refused for now; each refusal counts.
+    /// Temporarily refused orders; each refusal counts.
     pub refused: u64,
-    /// Orders whose request got no answer; each time counts.
+    /// Orders whose request got no response; each time counts.
     pub unreachable: u64,
-    /// Requests without an answer yet.
+    /// Requests not yet answered.
     pub in_flight: u64,
-    /// Requests that came due while the bound on requests in flight was reached.
+    /// Requests that became due while the limit of requests in flight was reached.
     pub held: u64,
-    /// Orders sent per second since the last progress.
+    /// Orders sent per second since the previous progress.
     pub rate: f64,
-    /// How far sending is behind its schedule right now.
+    /// How far sending is currently behind schedule.
     pub behind: Duration,
     pub late_p99: Duration,
     pub late_max: Duration,
-    /// Why requests get no answer, while they do.
+    /// Why requests get no response, while they do not.
     pub trouble: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl Progress {
         }
     }
 
-    /// With the rate since `before`.
+    /// Sets the rate since `before`.
     pub(super) fn since(self, before: &Self) -> Self {
         let span = self.elapsed.saturating_sub(before.elapsed).as_secs_f64();
         let sent = self.sent.saturating_sub(before.sent) as f64;
@@ -125,7 +125,7 @@ impl Progress {
     }
 }
 
-/// One line: `00:20  sent 1000  accepted 998  50/s  behind 0 ms`, and what is unusual.
+/// Formats one line: `00:20  sent 1000  accepted 998  50/s  behind 0 ms`, plus anything unusual.
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.elapsed.as_secs();

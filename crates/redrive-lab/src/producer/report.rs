@@ -1,4 +1,5 @@
-//! How a run went, with what an audit needs: which ids exist, and for which nobody said whether they were taken.
+//! The result of a run, with the input of an audit: which ids exist, and for which it is unknown whether they were
+//! accepted.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,18 +11,18 @@ use crate::seed;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProducerReport {
     pub seed: u64,
-    /// The numbers of all orders that were offered; their ids follow by [`ProducerReport::id`].
+    /// The numbers of all offered orders; [`ProducerReport::id`] maps them to ids.
     pub numbers: Range<u64>,
-    /// Numbers offered but not acknowledged before the end: they may or may not have been taken. Sorted, at most one
+    /// Numbers offered but not acknowledged by the end: they may or may not have been accepted. Sorted, at most one
     /// range per request in flight.
     pub unanswered: Vec<Range<u64>>,
-    /// Among those offered.
+    /// Poison among the offered orders.
     pub poison: u64,
     pub transient: u64,
-    /// The counters at the end; `rate` is that of the whole run.
+    /// The final counters; `rate` is that of the whole run.
     pub total: Progress,
     pub late_p50: Duration,
-    /// Whether it was stopped before its schedule was over.
+    /// Whether the run was stopped before its schedule was over.
     pub stopped: bool,
 }
 
@@ -30,7 +31,7 @@ impl ProducerReport {
         seed::id(self.seed, number)
     }
 
-    /// The ids of all orders that were offered.
+    /// The ids of all offered orders.
     pub fn ids(&self) -> impl Iterator<Item = String> + '_ {
         self.numbers.clone().map(|number| self.id(number))
     }

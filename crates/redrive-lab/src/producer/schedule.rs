@@ -1,4 +1,4 @@
-//! Which orders are due when. Only the start is a moment; everything else follows from the rate.
+//! Which orders are due when. Everything follows from the start and the rate.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,20 +10,20 @@ pub struct Schedule {
     pub rate: f64,
     /// Orders per request; at least one.
     pub batch: u32,
-    /// How many there are; `None` is for ever.
+    /// The number of orders; `None` means without end.
     pub count: Option<u64>,
 }
 
 impl Schedule {
     /// Ends after `count` orders or after `duration`, whichever comes first.
     pub fn new(rate: f64, batch: u32, count: Option<u64>, duration: Option<Duration>) -> Self {
-        // An order is due in the duration if it is due before its end.
+        // An order belongs to the duration if it is due before its end.
         let by_duration = duration.map(|span| (span.as_secs_f64() * rate).ceil() as u64);
         let count = [count, by_duration].into_iter().flatten().min();
         Self { rate, batch: batch.max(1), count }
     }
 
-    /// When order `index` is due after the start.
+    /// The due time of order `index`, relative to the start.
     pub fn due(&self, index: u64) -> Duration {
         Duration::try_from_secs_f64(index as f64 / self.rate).unwrap_or(Duration::MAX)
     }
@@ -35,12 +35,12 @@ impl Schedule {
         (from < to).then_some(from..to)
     }
 
-    /// When a request is due: with its last order, so that none is sent before its time.
+    /// The due time of a request: that of its last order, so that no order is sent early.
     pub fn request_due(&self, indices: &Range<u64>) -> Duration {
         self.due(indices.end.saturating_sub(1))
     }
 
-    /// How many orders are due `elapsed` after the start.
+    /// The number of orders due `elapsed` after the start.
     pub fn due_by(&self, elapsed: Duration) -> u64 {
         let due = (elapsed.as_secs_f64() * self.rate).floor() as u64;
         due.saturating_add(1).min(self.count.unwrap_or(u64::MAX))
@@ -80,7 +80,7 @@ mod tests {
         #[test]
         fn what_is_due_grows_with_the_rate(rate in 1_f64..10_000.0, index in 0_u64..1_000_000) {
             let schedule = Schedule::new(rate, 1, None, None);
-            // Rounding may make the order one nanosecond later than its place.
+            // Rounding may make the order one nanosecond late.
             let due = schedule.due_by(schedule.due(index) + Duration::from_nanos(1));
             prop_assert!((index..=index + 2).contains(&due), "{due} for {index}");
         }

@@ -1,4 +1,4 @@
-//! Who takes the orders.
+//! The recipient of the orders.
 
 use std::fmt;
 use std::future::Future;
@@ -23,12 +23,12 @@ pub enum Target {
 }
 
 impl Target {
-    /// Orders go to the ingest route of a processor, see [`HttpTarget::new`].
+    /// Sends orders to the ingest route of a processor, see [`HttpTarget::new`].
     pub fn http(url: &str, token: Option<Bearer>) -> Result<Self, TargetFault> {
         Ok(Self::Http(Arc::new(HttpTarget::new(url, token)?)))
     }
 
-    /// Orders go to a function of this process.
+    /// Passes orders to a function in this process.
     pub fn callback<F, Fut>(offer: F) -> Self
     where
         F: Fn(Arc<OrderBatch>) -> Fut + Send + Sync + 'static,
@@ -37,7 +37,7 @@ impl Target {
         Self::Callback(Arc::new(move |batch| Box::pin(offer(batch))))
     }
 
-    /// Orders go to a pipeline of this process.
+    /// Ingests orders into a pipeline in this process.
     pub fn pipeline(handle: PipelineHandle) -> Self {
         Self::callback(move |batch| {
             let handle = handle.clone();
@@ -62,7 +62,7 @@ fn answer_of(answer: Result<Vec<Accepted>, IngestError>) -> BatchAnswer {
         Err(error @ (IngestError::Stopped | IngestError::Storage(_))) => {
             BatchAnswer::Rejected { why: error.to_string() }
         }
-        // A full disk or too many pending: it passes.
+        // A full disk or too much pending: temporary.
         Err(_) => BatchAnswer::Refused { retry_after: None },
     }
 }

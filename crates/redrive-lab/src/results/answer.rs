@@ -1,9 +1,10 @@
-//! The sentence that answers a requirement, with figures of the committed results in it.
+//! The sentence that answers a requirement, filled in with figures of the committed results.
 //!
-//! `{scenario | variant | figure}` is a figure of a variant. In the place of the variant, `check` is the forecast of `redrive
-//! check` and `beside check` what was measured beside it, `audit` a count of the audit by id (`produced`, `succeeded`, `dead`,
-//! `pending`). A fourth part says on what it ran, by the first word: `{… | Kafka}`; without it, on the first of the scenario's
-//! engines. `{… | figure: number}` is the figure without its unit.
+//! `{scenario | variant | figure}` is a figure of a variant. In place of the variant, `check` is the forecast of
+//! `redrive check`, `beside check` the measurement it is compared with, and `audit` a count of the audit by id
+//! (`produced`, `succeeded`, `dead`, `pending`). A fourth part selects the environment by its first word: `{… |
+//! Kafka}`; the default is the first of the scenario's engines. `{… | figure: number}` is the figure without its
+//! unit.
 
 use super::summary::Summary;
 use super::unit::Unit;
@@ -13,11 +14,11 @@ use super::walk::Walk;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Complete(String),
-    /// With what is missing.
+    /// Incomplete: lists what is missing.
     Open(String),
 }
 
-/// Fills in a template. What no result can have, because the scenario has no such variant or figure, is a fault.
+/// Fills in a template. A variant or figure that the scenario does not have is an error.
 pub(super) fn fill(template: &str, walk: &Walk<'_>) -> Result<Answer, String> {
     let mut text = String::new();
     let mut missing = Vec::new();

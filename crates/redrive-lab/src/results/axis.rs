@@ -1,4 +1,4 @@
-//! An axis of a plot: its text, its scale, and where its ticks are.
+//! An axis of a plot: its label, scale and ticks.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 /// Steps between ticks, and ticks within a decade.
 const NICE: [f64; 3] = [1.0, 2.0, 5.0];
 const TICKS_MAX: usize = 9;
-/// On a logarithmic axis, the space above the highest value.
+/// Space above the highest value on a logarithmic axis, as a factor.
 const HEADROOM: f64 = 1.4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// The quantity, with its unit.
     pub text: String,
     #[serde(default)]
     pub scale: Scale,
@@ -26,11 +26,11 @@ pub enum Scale {
     Linear,
     /// Shares of one, with ticks in percent.
     Share,
-    /// Logarithmic from this value on. What is below it, zero too, is drawn at the edge, whose tick says so.
+    /// Logarithmic, starting at this value. Lower values, including zero, are drawn at the edge, whose tick says so.
     Log(f64),
 }
 
-/// Both axes of a plot, as `summary.json` stores them.
+/// Both axes of a plot, as stored in `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axes {
     pub x: Axis,
@@ -42,7 +42,7 @@ impl Axis {
         Self { text: text.to_owned(), scale: Scale::Linear }
     }
 
-    /// As long as these values need.
+    /// The axis with the range that these values need.
     pub(super) fn ranged(&self, values: impl Iterator<Item = f64>) -> RangedAxis {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         let mut is_whole = true;
@@ -58,7 +58,7 @@ impl Axis {
     }
 }
 
-/// An axis with its range, as the plot draws it.
+/// An axis with its range, ready to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RangedAxis {
     scale: Scale,
@@ -66,12 +66,12 @@ pub(super) struct RangedAxis {
     to: f64,
     /// Whether values below the range are drawn at its edge.
     has_below: bool,
-    /// Whether all values are whole numbers, so that ticks between them would mean nothing.
+    /// Whether all values are whole numbers, so that ticks between them would be meaningless.
     is_whole: bool,
 }
 
 impl RangedAxis {
-    /// Where a value is between the ends, from 0 to 1.
+    /// The position of a value between the ends, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Log(_) => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
@@ -86,7 +86,7 @@ impl RangedAxis {
         }
     }
 
-    /// Powers of ten times the first value, with 2 and 5 between them where there are few.
+    /// Powers of ten times the first value; on a short axis also 2 and 5 times them.
     fn decades(&self) -> Vec<f64> {
         let count = (self.to / self.from).log10();
         let within: &[f64] = if count <= 2.5 { &NICE } else { &NICE[..1] };
@@ -105,7 +105,7 @@ impl RangedAxis {
         (first..=last).map(|n| n as f64 * step).collect()
     }
 
-    /// `25,000`, `0.5`, `20 %`; `≤ 1` at the edge where smaller values are drawn.
+    /// Formats a tick: `25,000`, `0.5`, `20 %`; `≤ 1` at the edge where smaller values are drawn.
     pub(super) fn label(&self, tick: f64) -> String {
         let text = match self.scale {
             Scale::Share => format!("{} %", plain(tick * 100.0)),
@@ -115,7 +115,7 @@ impl RangedAxis {
     }
 }
 
-/// With commas, and no more places than it needs.
+/// Formats a value with thousands separators and no superfluous decimals.
 pub(super) fn plain(value: f64) -> String {
     let rounded = format!("{value:.6}");
     let rounded = rounded.trim_end_matches('0').trim_end_matches('.');

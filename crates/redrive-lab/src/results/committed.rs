@@ -1,19 +1,19 @@
-//! Results that are committed, the runs that a scenario should have, and how pages link to them.
+//! Committed results, the runs that each scenario should have, and links between pages.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::summary::Summary;
 
-/// Where a result is, and what it says.
+/// A result and its path.
 pub(super) type Committed = (PathBuf, Summary);
 
-/// A scenario, and the runs it should have: where each ran, as [`Summary::ran_on`] says it, and its command.
+/// A scenario and the runs it should have: the environment of each, as in [`Summary::ran_on`], and its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioRuns {
     pub name: String,
     pub title: String,
-    /// Identifies the content of the scenario file of today.
+    /// Hash of the current scenario file.
     pub hash: String,
     /// Why its curves look as they do.
     pub explains: String,
@@ -21,11 +21,11 @@ pub struct ScenarioRuns {
     pub runs: Vec<(String, String)>,
 }
 
-/// What makes a run less than a full measurement. It ends the name of the result's folder, so that such a run never replaces
-/// a full result, and the report passes over it.
+/// What makes a run less than a full measurement. It is a suffix of the result's folder, so that such a run never
+/// replaces a full result and the report ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResultKind {
-    /// Of a scenario file that was given.
+    /// Of a scenario file given by the user.
     pub custom: bool,
     pub quick: bool,
     pub partial: bool,
@@ -46,7 +46,7 @@ pub(super) fn is_full(folder: &Path) -> bool {
     !ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// A path as links write it.
+/// A relative path for links.
 pub(super) fn below(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
@@ -54,12 +54,12 @@ pub(super) fn below(path: &Path, root: &Path) -> String {
 /// The heading of a scenario's explanation.
 pub(super) const WHY: &str = "Why it looks like this";
 
-/// The page of a scenario, beside docs/findings.md and beside the other pages of docs/findings.
+/// The page of a scenario, relative to docs/findings.
 pub(super) fn page_of(scenario: &str) -> String {
     format!("{scenario}.md")
 }
 
-/// The anchor of a heading, as GitHub makes it.
+/// The anchor that GitHub generates for a heading.
 pub(super) fn anchor(title: &str) -> String {
     let kept = title.to_lowercase();
     kept.chars()

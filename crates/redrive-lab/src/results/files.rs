@@ -11,7 +11,7 @@ use super::page::{self, ScenarioWords};
 use super::redraw;
 use super::summary::Summary;
 
-/// Endings of the files of a result.
+/// File extensions of a result.
 const WRITTEN: [&str; 5] = ["svg", "csv", "json", "md", "html"];
 
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum ResultFault {
     Requirements(String),
 }
 
-/// Replaces what an earlier run left in the directory.
+/// Writes a result, replacing that of an earlier run in the directory.
 pub fn write(
     dir: &Path,
     summary: &Summary,
@@ -40,7 +40,7 @@ pub fn write(
     }
     let samples = samples(outcome);
     put(&dir.join("samples.csv"), &samples)?;
-    // From the samples, as `lab report` draws them again.
+    // Drawn from the samples, as `lab report` redraws them.
     for (file, svg) in redraw::drawn(summary, &samples)? {
         put(&dir.join(file), &svg)?;
     }
@@ -50,7 +50,7 @@ pub fn write(
     put(&dir.join("index.html"), &page::html(summary, words))
 }
 
-/// Makes the directory, without the files of an earlier result: a plot that is no longer drawn must not stay.
+/// Creates the directory or removes the files of an earlier result, so that plots that are no longer drawn disappear.
 fn clear(dir: &Path) -> std::io::Result<()> {
     fs::create_dir_all(dir)?;
     for entry in fs::read_dir(dir)? {
@@ -67,7 +67,7 @@ pub fn put(path: &Path, text: &str) -> Result<(), ResultFault> {
     fs::write(path, text).map_err(|error| ResultFault::Io { path: path.to_owned(), error })
 }
 
-/// The points of every curve as they are drawn, and the cells of every map.
+/// The points of every curve, and the cells of every map.
 fn samples(outcome: &Outcome) -> String {
     let mut csv = String::from("plot,curve,x,y\n");
     for map in &outcome.heat_maps {
@@ -85,7 +85,7 @@ fn samples(outcome: &Outcome) -> String {
     csv
 }
 
-/// A field of CSV, in quotes where it needs them.
+/// A CSV field, quoted if necessary.
 fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
@@ -94,7 +94,7 @@ fn field(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Every result of a full run below a directory, by scenario and seed.
+/// Reads every result of a full run below a directory, ordered by scenario and seed.
 pub fn read_all(results: &Path) -> Result<Vec<(PathBuf, Summary)>, ResultFault> {
     let mut found = Vec::new();
     for scenario in folders(results)? {

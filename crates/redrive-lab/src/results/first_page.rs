@@ -1,5 +1,5 @@
-//! docs/findings.md: the answers, the best plot of each experiment, and which results they are read from. All figures are on
-//! the pages below docs/findings.
+//! docs/findings.md: the answers, the best plot of each experiment, and the results they come from. All figures are
+//! on the pages below docs/findings.
 
 use std::fmt::Write as _;
 
@@ -44,14 +44,14 @@ pub(super) fn page(walk: &Walk<'_>, walked: &[Walked<'_>]) -> Result<String, Res
     Ok(format!("{}\n", page.trim_end()))
 }
 
-/// `E1: Blocking against non-blocking retries`; none if the requirement asks for no experiment.
+/// `E1: Blocking against non-blocking retries`; `None` if the requirement asks for no experiment.
 fn heading(walk: &Walk<'_>, of: &Walked<'_>) -> Option<String> {
     let (id, plot) = (of.requirement.experiment.as_ref()?, of.requirement.plot.as_ref());
     let known = walk.known.iter().find(|known| plot.is_some_and(|plot| plot.scenario == known.name));
     Some(known.map_or_else(|| id.clone(), |known| format!("{id}: {}", known.title)))
 }
 
-/// To the figures, to the explanation, and the command of each run.
+/// Links to the figures and the explanation, and the command of each run.
 fn links(walk: &Walk<'_>, of: &Walked<'_>) -> String {
     let id = &of.requirement.id;
     let mut text = format!("[All figures of {id}]({REQUIREMENTS}#{})", anchor(id));
@@ -100,7 +100,7 @@ fn results(walk: &Walk<'_>) -> String {
     markdown_table(&std::iter::once(head).chain(walk.committed.iter().map(row)).collect())
 }
 
-/// With which content of the scenario file, and at which commit, a result was made.
+/// The scenario content and the commit with which a result was made.
 pub(super) fn version(summary: &Summary, known: &[ScenarioRuns]) -> String {
     let hash = &summary.scenario_hash;
     let today = known.iter().find(|known| known.name == summary.scenario);

@@ -1,21 +1,21 @@
-//! A grid of cells by colour, one panel per variant.
+//! A grid of coloured cells, one panel per variant.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// Pixels: width of a panel, its height without the rows, and the height of a row.
+/// Pixels: width of a panel, its height without rows, and the height of a row.
 const PANEL_WIDTH: i32 = 430;
 const PANEL_HEAD: i32 = 78;
 const ROW_HEIGHT: i32 = 26;
 const TITLE_HEIGHT: i32 = 40;
 const LABELS_WIDTH: i32 = 70;
-/// Panels side by side.
+/// Panels per line.
 const COLUMNS: usize = 2;
 
 /// Values from 0 (red) to 1 (green), by row and column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
-    /// The name of its file, without the ending.
+    /// The file name without extension.
     pub name: String,
     pub title: String,
     pub rows: Vec<String>,
@@ -26,7 +26,7 @@ pub struct HeatMap {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatPanel {
     pub name: String,
-    /// Row by row.
+    /// The values, row by row.
     pub values: Vec<Vec<f64>>,
 }
 
@@ -34,7 +34,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Fault = Box<dyn std::error::Error>;
 
 impl HeatMap {
-    /// The picture. What cannot be drawn is a fault of the drawing, not of the run.
+    /// The SVG. A map that cannot be drawn is a drawing error, not an error of the run.
     pub fn svg(&self) -> Result<String, String> {
         let mut text = String::new();
         self.draw(&mut text).map_err(|error| format!("{}: {error}", self.name))?;
@@ -79,7 +79,7 @@ impl HeatMap {
         Ok(())
     }
 
-    /// Lines for the file of samples: panel and row as the curve, the column's place as x.
+    /// Lines for the samples file: panel and row form the curve, the column index is x.
     pub(super) fn samples(&self) -> impl Iterator<Item = (String, usize, f64)> + '_ {
         self.panels.iter().flat_map(move |panel| {
             self.rows.iter().zip(&panel.values).flat_map(move |(row, values)| {
@@ -90,12 +90,12 @@ impl HeatMap {
     }
 }
 
-/// So many times so many pixels. No picture is larger than that.
+/// Multiplies, saturating at `i32::MAX`.
 fn times(count: usize, pixels: i32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX).saturating_mul(pixels)
 }
 
-/// Red at 0, yellow in the middle, green at 1; pale, so that the figure in the cell can be read.
+/// Red at 0, yellow in the middle, green at 1; pale, so that the figure in the cell is legible.
 fn colour(value: f64) -> RGBColor {
     let share = if value.is_finite() { value.clamp(0.0, 1.0) } else { 0.0 };
     let part = |from: f64, to: f64, share: f64| (from + (to - from) * share) as u8;

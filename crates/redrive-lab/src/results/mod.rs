@@ -1,11 +1,12 @@
-//! What a run leaves behind.
+//! The results of a run.
 //!
-//! - [`outcome`]: what an experiment measured; [`mod@unit`]: how a figure reads
-//! - [`summary`]: all of it with machine, command and verdicts, as `summary.json` stores it
-//! - [`plot`]: curves as SVG, [`axis`]: their axes, `redraw`: again from their samples; [`heat_map`]: grids; [`page`]: the page as Markdown and HTML; [`files`]: writes them
+//! - [`outcome`]: what an experiment measured; [`mod@unit`]: how figures are formatted
+//! - [`summary`]: the outcome with machine, command and verdicts, as stored in `summary.json`
+//! - [`plot`]: curves as SVG, [`axis`]: their axes, `redraw`: redraws them from their samples; [`heat_map`]: grids;
+//!   [`page`]: the page as Markdown and HTML; [`files`]: writes all of it
 //! - [`committed`]: results that are committed, and those that should be
-//! - [`report`]: the index, docs/findings.md and the pages below it from all results that are committed
-//! - [`requirements`]: what they have to answer; `answer`: with which figures; `walk`: requirement by requirement; `first_page`:
+//! - [`report`]: the index, docs/findings.md and the pages below it, from all committed results
+//! - [`requirements`]: the questions; `answer`: their figures; `walk`: goes through the requirements; `first_page`:
 //!   all answers
 
 mod answer;

@@ -14,7 +14,7 @@ use crate::testbed::Audit;
 pub struct VariantResult {
     pub name: String,
     pub figures: BTreeMap<String, f64>,
-    /// `None` where no messages were delivered.
+    /// `None` for a model, which delivers no messages.
     pub audit: Option<Audit>,
 }
 
@@ -23,7 +23,7 @@ impl VariantResult {
         Self { name: name.to_owned(), figures: BTreeMap::new(), audit }
     }
 
-    /// A figure that is no number was not measured, and is left out.
+    /// Adds a figure; NaN and infinity mean not measured and are left out.
     #[must_use]
     pub fn with(mut self, figure: &str, value: f64) -> Self {
         if value.is_finite() {
@@ -32,7 +32,7 @@ impl VariantResult {
         self
     }
 
-    /// NaN if it was not measured.
+    /// The figure; NaN if it was not measured.
     pub fn get(&self, figure: &str) -> f64 {
         self.figures.get(figure).copied().unwrap_or(f64::NAN)
     }
@@ -52,7 +52,7 @@ impl Column {
     }
 }
 
-/// What `redrive check` computes of the same scenario, beside what was measured.
+/// A forecast of `redrive check` next to the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForecastLine {
     pub what: String,
@@ -60,18 +60,18 @@ pub struct ForecastLine {
     pub measured: f64,
     pub unit: Unit,
     pub bound: Bound,
-    /// How many messages a share was measured of, where they are few.
+    /// Number of messages that a share was measured on, where they are few.
     #[serde(default)]
     pub of: Option<u64>,
-    /// Whether the measured value lies within the bound.
+    /// Whether the measured value is within the bound.
     pub met: bool,
 }
 
-/// How a forecast is meant.
+/// How the measurement must relate to the forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// The value itself, give or take so much of the unit.
+    /// Within this distance, in the figure's unit.
     About(f64),
     AtMost,
     AtLeast,
@@ -87,13 +87,13 @@ impl ForecastLine {
         Self { what: what.to_owned(), forecast, measured, unit, bound, of: None, met }
     }
 
-    /// A share of so many messages.
+    /// Sets the number of messages that the share was measured on.
     #[must_use]
     pub fn of(self, messages: u64) -> Self {
         Self { of: Some(messages), ..self }
     }
 
-    /// `none of 500` says what nought percent of few messages is worth.
+    /// Says `none of 500` for a share of zero, so that the sample size shows.
     pub fn measured_text(&self) -> String {
         match self.of {
             Some(messages) if self.measured == 0.0 => {
@@ -120,14 +120,14 @@ pub struct Outcome {
     pub forecasts: Vec<ForecastLine>,
     pub plots: Vec<Plot>,
     pub heat_maps: Vec<HeatMap>,
-    /// Sentences that belong under the table.
+    /// Sentences below the table.
     pub notes: Vec<String>,
-    /// It was interrupted: only variants that were complete are in it.
+    /// Whether the run was interrupted; then only complete variants are included.
     pub is_partial: bool,
 }
 
 impl Outcome {
-    /// File and title of every picture.
+    /// File name and title of every picture.
     pub fn pictures(&self) -> Vec<(String, String)> {
         let plots = self.plots.iter().map(|plot| (&plot.name, &plot.title));
         let maps = self.heat_maps.iter().map(|map| (&map.name, &map.title));
@@ -138,7 +138,7 @@ impl Outcome {
         self.variants.iter().find(|variant| variant.name == name)
     }
 
-    /// NaN if it was not measured.
+    /// The figure of a variant; NaN if it was not measured.
     pub fn figure(&self, variant: &str, figure: &str) -> f64 {
         self.variant(variant).map_or(f64::NAN, |variant| variant.get(figure))
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::outcome::VariantResult;
 use super::summary::Summary;
 
-/// What a page says in the words of the scenario file of today, whenever the run was made.
+/// The texts of a page that come from the current scenario file, whenever the run was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScenarioWords<'a> {
     /// Why the curves look as they do.
@@ -14,10 +14,10 @@ pub struct ScenarioWords<'a> {
     pub downstream: &'a str,
 }
 
-/// Rows of text: the head first.
+/// Rows of text, the header first.
 pub type Rows = Vec<Vec<String>>;
 
-/// The measured table.
+/// The table of measured figures.
 pub fn table(summary: &Summary) -> Rows {
     let mut head = vec!["variant".to_owned()];
     head.extend(summary.columns.iter().map(|column| column.title.clone()));
@@ -32,7 +32,7 @@ pub fn table(summary: &Summary) -> Rows {
     std::iter::once(head).chain(summary.variants.iter().map(row)).collect()
 }
 
-/// `check`'s forecast beside the measurement, or a line that says that there is none.
+/// The forecasts of `check` next to the measurements, or a line saying that there are none.
 pub fn forecasts(summary: &Summary) -> Rows {
     if summary.forecasts.is_empty() {
         return vec![vec!["`redrive check` makes no forecast of these figures".to_owned()]];
@@ -45,13 +45,13 @@ pub fn forecasts(summary: &Summary) -> Rows {
     std::iter::once(head).chain(rows).collect()
 }
 
-/// What is the same in all variants: `rate 500 · outage 60s`.
+/// The settings that all variants share: `rate 500 · outage 60s`.
 pub fn common_settings(summary: &Summary) -> String {
     let common = summary.common_settings();
     common.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(" · ")
 }
 
-/// What each variant sets differently: a column per parameter. Empty if nothing is.
+/// The settings in which the variants differ, a column per parameter. Empty if there are none.
 pub fn own_settings(summary: &Summary) -> Rows {
     let own = |variant: &VariantResult| summary.own_settings(&variant.name);
     let names: BTreeSet<String> =
@@ -68,7 +68,7 @@ pub fn own_settings(summary: &Summary) -> Rows {
     std::iter::once(head).chain(summary.variants.iter().map(row)).collect()
 }
 
-/// Which scenario it was, beyond its name.
+/// The scenario and the content of its file.
 fn identity(summary: &Summary) -> String {
     if summary.scenario_hash.is_empty() {
         return "made before results recorded the content of their scenario".to_owned();
@@ -98,7 +98,7 @@ pub const fn sign(met: bool) -> &'static str {
 }
 
 fn machine(summary: &Summary) -> String {
-    // Results without a hash were made while the load was read after the run, with the run in it.
+    // In results without a hash, the load was measured after the run and includes it.
     let is_of_the_end = |name: &str| name == "load at start" && summary.scenario_hash.is_empty();
     let part = |(name, value): (&String, &String)| {
         let name = if is_of_the_end(name) { "load at the end" } else { name };
@@ -113,7 +113,7 @@ fn audit(summary: &Summary) -> String {
         .map_or("No messages were delivered: this is a model.".to_owned(), |audit| audit.to_string())
 }
 
-/// Lines of a table, columns as wide as they need to be.
+/// Formats the rows as lines of aligned columns.
 pub fn aligned(rows: &Rows) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|c| c.chars().count()).max();

@@ -8,9 +8,9 @@ use plotters::prelude::*;
 
 use super::axis::{Axes, Axis, Scale};
 
-/// Points of a curve that are drawn and stored at most.
+/// Maximum number of points per curve that are drawn and stored.
 const POINTS_MAX: usize = 400;
-/// Curves of so few points show where the points are.
+/// Curves with at most this many points show markers.
 const MARKED_MAX: usize = 25;
 /// Pixels: the plot with its axes, the title above it, and the legend beside it.
 const WIDTH: i32 = 820;
@@ -20,7 +20,7 @@ const LEGEND_LINE: i32 = 20;
 const LEGEND_SAMPLE: i32 = 34;
 const LETTER_WIDTH: i32 = 7;
 const LINE: u32 = 2;
-/// Told apart by people who do not see red and green, too.
+/// Distinguishable with red-green colour blindness.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 90, 181),
     RGBColor(213, 62, 0),
@@ -34,7 +34,7 @@ const COLOURS: [RGBColor; 9] = [
 ];
 /// Lengths of dash and gap in pixels.
 const DASHES: [Option<(u32, u32)>; 4] = [None, Some((10, 5)), Some((3, 4)), Some((20, 5))];
-/// Up to so many curves are told apart by colour alone.
+/// Up to this many curves are distinguished by colour alone.
 const SOLID_MAX: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Long curves are thinned: of each stretch the point with the highest value stays, so that peaks do.
+    /// Creates a curve. Long curves are thinned to the highest point of each stretch, so that peaks remain.
     pub fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
         let name = name.to_owned();
         if points.len() <= POINTS_MAX {
@@ -56,13 +56,13 @@ impl Curve {
         Self { name, points }
     }
 
-    /// The share of `of` that took so long at most, over seconds.
+    /// The cumulative share of `of` by duration in seconds.
     pub fn share_over_seconds(name: &str, took_ms: impl IntoIterator<Item = u32>, of: usize) -> Self {
         let points = Self::share_over_ms(took_ms.into_iter().collect(), of);
         Self::new(name, points.into_iter().map(|(ms, share)| (ms / 1000.0, share)).collect())
     }
 
-    /// Points of (milliseconds, share of `of`); `of` 0: of all there are.
+    /// Points of (milliseconds, cumulative share of `of`); if `of` is 0, of all values.
     pub fn share_over_ms(mut took_ms: Vec<u32>, of: usize) -> Vec<(f64, f64)> {
         took_ms.sort_unstable();
         let of = if of == 0 { took_ms.len() } else { of } as f64;
@@ -70,15 +70,15 @@ impl Curve {
     }
 }
 
-/// How a curve is drawn. No two curves of a plot are drawn the same way.
+/// How a curve is drawn; unique within a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LineStyle {
     colour: usize,
     dash: usize,
 }
 
-/// Curves that are named `group, member` for the same members of every group have the group's colour and the member's dash;
-/// others have a colour each, and dashes by turns.
+/// Curves named `group, member`, with the same members in every group, get the group's colour and the member's dash.
+/// Otherwise each gets the next colour and dash in turn.
 fn styles(curves: &[Curve]) -> Vec<LineStyle> {
     let names: Option<Vec<(&str, &str)>> = curves.iter().map(|curve| curve.name.rsplit_once(", ")).collect();
     let places = |all: &[&str], of: &str| all.iter().position(|name| *name == of).unwrap_or(0);
@@ -95,12 +95,12 @@ fn styles(curves: &[Curve]) -> Vec<LineStyle> {
             return names.iter().map(style).collect();
         }
     }
-    // The numbers of colours and dashes have no common divisor, so all pairs come before one returns.
+    // The numbers of colours and dashes are coprime, so all pairs occur before one repeats.
     let dash = |i: usize| if curves.len() <= SOLID_MAX { 0 } else { i % DASHES.len() };
     (0..curves.len()).map(|i| LineStyle { colour: i % COLOURS.len(), dash: dash(i) }).collect()
 }
 
-/// Of solid lines the first are wider where there are many curves: the later ones are drawn over them.
+/// Line widths. In plots with many curves, earlier solid lines are wider, because later ones are drawn over them.
 fn widths(styles: &[LineStyle]) -> Vec<u32> {
     let mut over_it = 0;
     let mut widths: Vec<u32> = Vec::new();
@@ -125,7 +125,7 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// The name of its file, without the ending.
+    /// The file name without extension.
     pub name: String,
     pub title: String,
     pub axes: Axes,
@@ -153,7 +153,7 @@ impl Plot {
         self
     }
 
-    /// The picture. What cannot be drawn is a fault of the drawing, not of the run.
+    /// The SVG. A plot that cannot be drawn is a drawing error, not an error of the run.
     pub fn svg(&self) -> Result<String, String> {
         let mut text = String::new();
         self.draw(&mut text).map_err(|error| format!("{}: {error}", self.name))?;
@@ -196,7 +196,7 @@ impl Plot {
             .draw()?;
         let widths = widths(styles);
         let mut lines: Vec<usize> = (0..self.curves.len()).collect();
-        // Dashes over solid lines, and narrow lines over wider ones, so that curves that lie on each other are all seen.
+        // Dashed over solid and narrow over wide lines, so that overlapping curves all stay visible.
         lines.sort_by_key(|i| styles[*i].dash != 0);
         for (curve, style, width) in lines.into_iter().map(|i| (&self.curves[i], styles[i], widths[i])) {
             let colour = COLOURS[style.colour];
@@ -215,7 +215,7 @@ impl Plot {
         Ok(())
     }
 
-    /// Beside the plot, so that it hides no curve.
+    /// Draws the legend beside the plot, so that it hides no curve.
     fn draw_legend(&self, area: &Area<'_>, styles: &[LineStyle]) -> Result<(), Fault> {
         let widths = widths(styles);
         for (i, (curve, style)) in self.curves.iter().zip(styles).enumerate() {

@@ -1,4 +1,4 @@
-//! Draws the plots of a result from its `samples.csv`, so that a result need not be measured again to be drawn better.
+//! Redraws the plots of a result from its `samples.csv`, so that improved drawing needs no new measurement.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use super::files::ResultFault;
 use super::plot::{Curve, Plot};
 use super::summary::Summary;
 
-/// File and picture of every plot whose axes are known, from the text of `samples.csv`.
+/// File name and SVG of every plot whose axes are known, from the text of `samples.csv`.
 pub(super) fn drawn(summary: &Summary, samples: &str) -> Result<Vec<(String, String)>, ResultFault> {
     let mut plots: Vec<Plot> = Vec::new();
     for line in samples.lines().skip(1) {
         let wrong = || ResultFault::Plot(format!("samples.csv: `{line}` is not plot,curve,x,y"));
         let fields = fields(line);
         let [name, curve, x, y] = fields.as_slice() else { return Err(wrong()) };
-        // Those of a heat map have none.
+        // Heat maps have no axes.
         let Some(axes) = summary.axes.get(name) else { continue };
         let point = (x.parse().map_err(|_| wrong())?, y.parse().map_err(|_| wrong())?);
         if plots.last().is_none_or(|plot| plot.name != *name) {
@@ -32,21 +32,21 @@ pub(super) fn drawn(summary: &Summary, samples: &str) -> Result<Vec<(String, Str
     plots.into_iter().map(svg).collect()
 }
 
-/// Results of older versions have semicolons for the commas in the names of their variants.
+/// In results of older versions, semicolons replace the commas in variant names.
 fn curve_name<'a>(summary: &'a Summary, curve: &'a str) -> &'a str {
     let is_it = |name: &str| name.replace(',', ";") == curve;
     let variant = summary.variants.iter().find(|variant| is_it(&variant.name));
     variant.map_or(curve, |variant| &variant.name)
 }
 
-/// The same of the result in a directory.
+/// The same for the result in a directory.
 pub(super) fn of_result(dir: &Path, summary: &Summary) -> Result<Vec<(String, String)>, ResultFault> {
     let path = dir.join("samples.csv");
     let samples = std::fs::read_to_string(&path).map_err(|error| ResultFault::Io { path, error })?;
     drawn(summary, &samples)
 }
 
-/// The fields of a line of CSV, as `files` writes it: a quote in a quoted field is doubled.
+/// Splits a CSV line as written by `files`: quotes in quoted fields are doubled.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;

@@ -1,5 +1,5 @@
-//! The index of all results, docs/findings.md with the pages below it, and the plots, made from what `summary.json` and
-//! `samples.csv` files say. The page with the answers is in `first_page`, the requirements are in `walk`.
+//! The index of all results, docs/findings.md with the pages below it, and the plots, generated from `summary.json`
+//! and `samples.csv` files. `first_page` generates the page with the answers, `walk` the requirements.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use super::walk::Walk;
 use super::{redraw, requirements};
 
 pub(super) const MADE: &str = "<!-- Made by `redrive lab report` from lab/results. Do not edit. -->";
-/// The pages with all figures.
+/// The directory of the pages with all figures.
 const PAGES: &str = "docs/findings";
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub results: usize,
     pub files: Vec<PathBuf>,
 }
 
-/// Reads `lab/results` below `root`, and writes its index, docs/findings.md with the pages below it, and the pages and plots of
-/// every result. Scenarios come in the order of `known`.
+/// Reads `lab/results` below `root`, and writes its index, docs/findings.md with the pages below it, and the pages
+/// and plots of every result. Scenarios follow the order of `known`.
 pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault> {
     let pages = pages(root, known)?;
     let docs = root.join(PAGES);
@@ -41,14 +41,14 @@ pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault>
 /// The texts that [`write()`] writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportPages {
-    /// Results that were found.
+    /// The number of results found.
     pub found: usize,
-    /// The pages and plots of each, with their paths.
+    /// Path and content of each result's pages and plots.
     pub results: Vec<(String, String)>,
     pub index: String,
     /// The page with the answers.
     pub findings: String,
-    /// The pages with all figures, with their paths: the requirements, and one per scenario.
+    /// Path and content of the pages with all figures: the requirements, and one page per scenario.
     pub figures: Vec<(String, String)>,
 }
 
@@ -101,7 +101,7 @@ fn index_page(found: &[Committed], known: &[ScenarioRuns], results: &Path) -> St
     page
 }
 
-/// Empty if the scenario is not known.
+/// The texts of a scenario; empty if it is unknown.
 fn words<'a>(known: &'a [ScenarioRuns], name: &str) -> ScenarioWords<'a> {
     let found = known.iter().find(|known| known.name == name);
     found.map_or_else(ScenarioWords::default, |found| ScenarioWords {
@@ -127,14 +127,14 @@ fn scenario_page(name: &str, found: &[Committed], known: &[ScenarioRuns], root: 
     page
 }
 
-/// Each scenario once.
+/// The scenarios, without duplicates.
 fn names(found: &[Committed]) -> Vec<&str> {
     let mut names: Vec<&str> = found.iter().map(|(_, summary)| summary.scenario.as_str()).collect();
     names.dedup();
     names
 }
 
-/// One run of a scenario.
+/// Writes one run of a scenario.
 fn result(page: &mut String, dir: &str, summary: &Summary, known: &[ScenarioRuns]) {
     let _ = writeln!(page, "\n## On: {}, seed {}\n", summary.ran_on, summary.seed);
     if summary.quick {

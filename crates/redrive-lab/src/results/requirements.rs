@@ -1,4 +1,4 @@
-//! What the project was asked to show, and what shows it: `lab/requirements.toml`.
+//! What the project was asked to show, and the evidence for it: `lab/requirements.toml`.
 
 use serde::Deserialize;
 
@@ -11,11 +11,11 @@ pub struct Requirement {
     /// `E1` … `E8`, if it asks for one of the eight experiments.
     pub experiment: Option<String>,
     pub asks: String,
-    /// In a sentence or two; `{scenario | variant | figure}` stands for a measured figure, see `answer`.
+    /// One or two sentences; `{scenario | variant | figure}` inserts a measured figure, see `answer`.
     pub answer: String,
-    /// The picture that shows it best.
+    /// The plot that shows it best.
     pub plot: Option<PlotOf>,
-    /// What the figures below do and do not show, where they alone could be misread.
+    /// What the figures below do and do not show, where they could be misread.
     pub note: Option<String>,
     #[serde(default)]
     pub figures: Vec<FigureOf>,
@@ -33,7 +33,7 @@ pub struct Requirement {
 pub struct FigureOf {
     pub scenario: String,
     pub figure: String,
-    /// Empty: of every variant that has it.
+    /// If empty, every variant that has the figure.
     #[serde(default)]
     pub variants: Vec<String>,
 }
@@ -42,11 +42,11 @@ pub struct FigureOf {
 #[serde(deny_unknown_fields)]
 pub struct PlotOf {
     pub scenario: String,
-    /// With its ending.
+    /// The file name with extension.
     pub file: String,
 }
 
-/// A line of `redrive check` beside a measurement.
+/// A forecast of `redrive check` next to a measurement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForecastOf {
@@ -54,7 +54,7 @@ pub struct ForecastOf {
     pub what: String,
 }
 
-/// A proof that is no measurement of the lab.
+/// Evidence other than a measurement of the lab.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elsewhere {
@@ -62,7 +62,7 @@ pub struct Elsewhere {
     pub command: String,
     /// Path in the repository.
     pub file: String,
-    /// What the file shows, if it is a picture.
+    /// The title, if the file is a picture.
     pub picture: Option<String>,
 }
 
@@ -72,13 +72,13 @@ struct RequirementsFile {
     requirement: Vec<Requirement>,
 }
 
-/// All of them, in order.
+/// All requirements, in order.
 pub fn all() -> Result<Vec<Requirement>, toml::de::Error> {
     toml::from_str::<RequirementsFile>(TEXT).map(|file| file.requirement)
 }
 
 impl Requirement {
-    /// Every scenario it names, once.
+    /// The scenarios that it names, without duplicates.
     pub fn scenarios(&self) -> Vec<&str> {
         let figures = self.figures.iter().map(|figure| figure.scenario.as_str());
         let forecasts = self.forecasts.iter().map(|forecast| forecast.scenario.as_str());
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// A test that is named runs nothing if it was renamed, and passes.
+    /// A command that names a renamed test would run nothing and pass.
     #[test]
     fn tests_and_targets_that_a_command_names_exist() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

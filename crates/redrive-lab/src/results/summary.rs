@@ -1,4 +1,4 @@
-//! A run with everything that is needed to judge and to repeat it, as `summary.json` stores it.
+//! A run with everything needed to judge and repeat it, as stored in `summary.json`.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Summary {
     pub quick: bool,
     pub command: String,
     pub machine: BTreeMap<String, String>,
-    /// Identifies the content of the scenario file, as [`Scenario::hash`]; empty in results of older versions.
+    /// Hash of the scenario file, see [`Scenario::hash`]; empty in results of older versions.
     #[serde(default)]
     pub scenario_hash: String,
     /// The parameters of every variant; empty in results of older versions.
@@ -37,26 +37,26 @@ pub struct Summary {
     pub forecasts: Vec<ForecastLine>,
     pub verdicts: Vec<FigureVerdict>,
     pub notes: Vec<String>,
-    /// File and title of each picture.
+    /// File name and title of each picture.
     pub plots: Vec<(String, String)>,
-    /// Axes of each plot of curves, by its name, so that it can be drawn again from `samples.csv`.
+    /// Axes of each curve plot by name, to redraw it from `samples.csv`.
     #[serde(default)]
     pub axes: BTreeMap<String, Axes>,
 }
 
-/// How a run went, for the exit code and the head of the page.
+/// The outcome of a run, for the exit code and the head of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStatus {
     /// The audit balances and every figure is as expected.
     Passed,
-    /// A figure is outside of its range.
+    /// A figure is outside its range.
     NotAsExpected,
-    /// An id is missing, or ended twice.
+    /// An id is missing or ended twice.
     AuditFailed,
     Partial,
 }
 
-/// What the summary needs beside the outcome.
+/// The context of an outcome.
 #[derive(Clone, Debug)]
 pub struct About<'a> {
     pub name: &'a str,
@@ -98,7 +98,7 @@ impl Summary {
         }
     }
 
-    /// The parameters that all variants have in common.
+    /// The parameters that all variants share.
     pub fn common_settings(&self) -> Settings {
         let Some(first) = self.settings.values().next() else { return Settings::new() };
         let is_common = |name: &str, value: &str| {
@@ -108,14 +108,14 @@ impl Summary {
         common.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// What a variant sets that is not the same in all of them.
+    /// The parameters in which a variant differs.
     pub fn own_settings(&self, variant: &str) -> Settings {
         let common = self.common_settings();
         let all = self.settings.get(variant).cloned().unwrap_or_default();
         all.into_iter().filter(|(name, _)| !common.contains_key(name)).collect()
     }
 
-    /// All variants together; `None` where no messages were delivered.
+    /// The sum over all variants; `None` for a model, which delivers no messages.
     pub fn audit(&self) -> Option<Audit> {
         let audits = self.variants.iter().filter_map(|variant| variant.audit.as_ref());
         audits.fold(None, |sum: Option<Audit>, audit| Some(sum.unwrap_or_default().plus(audit)))
@@ -131,14 +131,14 @@ impl Summary {
         column.map_or_else(|| Unit::by_name(figure), |column| column.unit)
     }
 
-    /// What was measured and what was expected, both in the unit of the figure.
+    /// The measured and the expected value, in the unit of the figure.
     pub fn judged(&self, verdict: &FigureVerdict) -> (String, String) {
         let unit = self.unit(&verdict.figure);
         let measured = verdict.measured.map_or("not measured".to_owned(), |value| unit.text(value));
         (measured, unit.range(verdict.min, verdict.max))
     }
 
-    /// Figures outside of their ranges, and forecasts that the measurement contradicts.
+    /// Figures outside their ranges, and forecasts that the measurement contradicts.
     pub fn misses(&self) -> Vec<String> {
         let verdicts = self.verdicts.iter().filter(|verdict| !verdict.met).map(|verdict| {
             let (measured, range) = self.judged(verdict);

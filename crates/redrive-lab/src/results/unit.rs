@@ -1,4 +1,4 @@
-//! How a figure reads.
+//! Formats figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub enum Unit {
     Milliseconds,
     /// A share of one, shown in percent.
     Share,
-    /// So many times something.
+    /// A multiple.
     Times,
     Bytes,
 }
@@ -36,7 +36,7 @@ impl Unit {
         }
     }
 
-    /// A bound in the same unit, with all its places: `0.04` as a share is `4 %`.
+    /// Formats a bound in the same unit without rounding: `0.04` as a share is `4 %`.
     fn bound(self, value: f64) -> String {
         match self {
             Self::Count => plain(value),
@@ -51,7 +51,7 @@ impl Unit {
         }
     }
 
-    /// `≥ 90 %`, `0.5 s … 2 s`.
+    /// Formats a range: `≥ 90 %`, `0.5 s … 2 s`.
     pub fn range(self, min: Option<f64>, max: Option<f64>) -> String {
         match (min, max) {
             (Some(min), Some(max)) => format!("{} … {}", self.bound(min), self.bound(max)),
@@ -61,7 +61,7 @@ impl Unit {
         }
     }
 
-    /// That of a figure which is in no column of the table, by its name.
+    /// The unit of a figure without a table column, derived from its name.
     pub(super) fn by_name(figure: &str) -> Self {
         let endings = [
             ("_per_second", Self::PerSecond),
@@ -85,7 +85,7 @@ fn percent(share: f64) -> String {
         small if small < 0.095 => format!("{percent:.3} %"),
         small if small < 9.5 => format!("{percent:.2} %"),
         100.0 => "100 %".to_owned(),
-        // Nearly all is not all.
+        // Must not be rounded to 100 %.
         nearly if (99.95..100.0).contains(&nearly) => {
             format!("{:.3} %", (percent * 1e3).floor() / 1e3)
         }
@@ -93,7 +93,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Whole numbers with commas; small ones with two places.
+/// Formats whole numbers with thousands separators, and small ones with two decimals.
 fn grouped(value: f64) -> String {
     if value.abs() < 0.005 {
         return "0".to_owned();

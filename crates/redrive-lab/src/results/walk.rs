@@ -1,4 +1,4 @@
-//! Requirement by requirement: the answer, the figures, their expected ranges and verdicts, plots and commands.
+//! The requirements one by one: answer, figures, expected ranges and verdicts, plots and commands.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::report::MADE;
 use super::requirements::{Elsewhere, FigureOf, ForecastOf, Requirement};
 use super::summary::Summary;
 
-/// How far a requirement is shown.
+/// Whether a requirement is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ProofState {
-    /// By committed results that are as expected, or by a test.
+    /// Proven by committed results that are as expected, or by a test.
     Yes,
     /// A result is missing.
     Open,
-    /// A figure is outside of its range, or an audit does not balance.
+    /// A figure is outside its range, or an audit does not balance.
     No,
 }
 
@@ -37,13 +37,13 @@ impl ProofState {
     }
 }
 
-/// One line of a requirement's table, and what it says about the requirement.
+/// One row of a requirement's table, and its effect on the requirement's state.
 struct WalkRow {
     cells: [String; 6],
     shown: ProofState,
 }
 
-/// What the walk reads.
+/// The input of the walk.
 pub(super) struct Walk<'a> {
     pub committed: &'a [Committed],
     pub known: &'a [ScenarioRuns],
@@ -56,7 +56,7 @@ pub(super) struct ExpectedResult<'a> {
     pub found: Option<&'a Committed>,
 }
 
-/// A requirement with what shows it.
+/// A requirement with its evidence.
 pub(super) struct Walked<'a> {
     pub requirement: &'a Requirement,
     rows: Vec<WalkRow>,
@@ -65,7 +65,8 @@ pub(super) struct Walked<'a> {
 }
 
 impl Walk<'_> {
-    /// Every requirement with its figures and its answer. An answer that names what no result can have is a fault.
+    /// Resolves every requirement's figures and answer. Fails if an answer names a variant or figure that no result
+    /// can have.
     pub(super) fn walked<'r>(&self, requirements: &'r [Requirement]) -> Result<Vec<Walked<'r>>, ResultFault> {
         requirements.iter().map(|requirement| self.one(requirement)).collect()
     }
@@ -82,7 +83,7 @@ impl Walk<'_> {
         Ok(Walked { requirement, rows, answer, state: proofs.max(of_answer) })
     }
 
-    /// The page with a section for each requirement.
+    /// The page with a section per requirement.
     pub(super) fn page(&self, walked: &[Walked<'_>]) -> String {
         let mut page = format!(
             "# Requirement by requirement\n\n{MADE}\n\nThe figures behind [the findings](../findings.md). A range is what was \
@@ -122,7 +123,8 @@ impl Walk<'_> {
         format!("{shows}: `{command}` ([{file}]({}))", from_pages(file))
     }
 
-    /// Path from the root and title of the picture that shows a requirement best, of the first of the scenario's runs.
+    /// Path from the root and title of the picture that shows a requirement best, from the first of the scenario's
+    /// runs.
     pub(super) fn picture(&self, requirement: &Requirement) -> Result<Option<(String, String)>, ResultFault> {
         let Some(wanted) = &requirement.plot else { return Ok(None) };
         let found = self.runs(&wanted.scenario).into_iter().find_map(|run| run.found);
@@ -257,7 +259,7 @@ fn figure_row(summary: &Summary, variant: &VariantResult, figure: &str) -> WalkR
     let balances = variant.audit.is_none_or(|audit| audit.balances());
     WalkRow {
         cells: [
-            // Titles of columns lean on those before them, so the name of the figure stands beside it.
+            // Column titles may depend on the preceding column, so the name of the figure is added.
             column.map_or_else(|| format!("`{figure}`"), |column| format!("{} (`{figure}`)", column.title)),
             variant.name.clone(),
             summary.ran_on.clone(),
@@ -281,7 +283,7 @@ fn open(figure: &str, ran_on: &str) -> WalkRow {
     WalkRow { cells, shown: ProofState::Open }
 }
 
-/// The answer, or what is missing for one.
+/// The answer, or what is missing for it.
 pub(super) fn answer_text(answer: &Answer, state: ProofState) -> String {
     match answer {
         Answer::Complete(text) if state == ProofState::Yes => text.clone(),
@@ -290,7 +292,7 @@ pub(super) fn answer_text(answer: &Answer, state: ProofState) -> String {
     }
 }
 
-/// A path in the repository, as a link from docs/findings.
+/// Makes a path in the repository relative to docs/findings.
 fn from_pages(path: &str) -> String {
     path.strip_prefix("docs/").map_or_else(|| format!("../../{path}"), |path| format!("../{path}"))
 }

@@ -1,13 +1,15 @@
-//! What a scenario file holds, as text: values for people, and a hash that says whether two files would run the same.
+//! The content of a scenario file as text: values for readers, and a hash that tells whether two files would run the
+//! same.
 
 use toml::{Table, Value};
 
 use crate::fate::fnv1a64;
 
-/// What may change without another run: words about the result, and the parameters and ranges of the short forms.
+/// Keys that can change without requiring another run: texts about the result, and the parameters and ranges of quick
+/// and broken runs.
 const NOT_IN_THE_HASH: [&str; 6] = ["explains", "answers", "takes", "quick", "quick_real", "broken"];
 
-/// A value without the quotes of the file.
+/// Formats a value without quotes.
 pub(super) fn written(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -25,7 +27,7 @@ pub(super) fn written(value: &Value) -> String {
     }
 }
 
-/// In hexadecimal. Neither comments nor the order of lines change it.
+/// The hash in hexadecimal, independent of comments and the order of lines.
 pub(super) fn hash(content: &Table) -> String {
     let kept = |table: &Table| -> Table {
         let is_kept = |name: &String| !NOT_IN_THE_HASH.iter().any(|not| not == name);

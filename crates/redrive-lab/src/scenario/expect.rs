@@ -1,30 +1,30 @@
-//! Expected ranges with their reasons, and whether a figure lies in its range.
+//! Expected ranges with their reasons, and the check of figures against them.
 
 use serde::{Deserialize, Serialize};
 
 use super::size::{RangesOf, Size};
 use crate::results::VariantResult;
 
-/// What a figure is expected to be.
+/// The expected range of a figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
     pub figure: String,
-    /// Of this variant; without it, of every variant that has the figure.
+    /// The variant; without it, every variant that has the figure.
     pub variant: Option<String>,
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// The range for `--quick`, where it is another one.
+    /// The range for `--quick`, if different.
     pub quick: Option<Range>,
-    /// The range on an engine by the real clock, where it is another one than by the virtual clock.
+    /// The range on an engine on the real clock, if different from that on the virtual clock.
     pub real: Option<Range>,
-    /// The range on the Kafka engine, where it is another one.
+    /// The range on the Kafka engine, if different.
     pub kafka: Option<Range>,
-    /// The range for `--quick` on an engine by the real clock, where it is another one than for `--quick` alone. It depends on
-    /// the speed of the machine.
+    /// The range for `--quick` on an engine on the real clock, if different from that for `--quick` alone. It depends
+    /// on the speed of the machine.
     pub quick_real: Option<Range>,
     pub reason: String,
-    /// Whether a slow or busy machine alone can miss it. Such a verdict is no matter for a test.
+    /// Whether a slow or busy machine alone can cause a miss. Tests ignore such a miss.
     #[serde(default)]
     pub depends_on_speed: bool,
 }
@@ -34,10 +34,10 @@ pub struct Expectation {
 pub struct Range {
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// Both are multiples of the same figure of this variant of the same run. What slows the machine slows that variant too, so
-    /// such a range does not depend on its speed.
+    /// Makes both limits multiples of the same figure of this variant (the control) in the same run. A slow machine
+    /// slows the control too, so such a range does not depend on its speed.
     pub of: Option<String>,
-    /// Added to the multiple, where the figure of the control may be near nothing.
+    /// Added to the multiple, for a control whose figure may be close to zero.
     #[serde(default)]
     pub plus: f64,
 }
@@ -47,7 +47,7 @@ pub struct Range {
 pub struct FigureVerdict {
     pub variant: String,
     pub figure: String,
-    /// `None` if it was not measured, which is not as expected.
+    /// `None` if it was not measured; then it is not as expected.
     pub measured: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
@@ -57,7 +57,7 @@ pub struct FigureVerdict {
 }
 
 impl Expectation {
-    /// The range that holds for this size of run.
+    /// The range for this size of run.
     pub fn range(&self, size: Size) -> Range {
         let full = Range { min: self.min, max: self.max, ..Range::default() };
         let quick_real = self.quick_real.as_ref().filter(|_| size.quick && size.real);
@@ -66,7 +66,7 @@ impl Expectation {
         quick.or(kafka).or(self.real.as_ref().filter(|_| size.real)).cloned().unwrap_or(full)
     }
 
-    /// The variants that its ranges are relative to.
+    /// The variants that relative ranges refer to.
     pub(super) fn controls(&self) -> impl Iterator<Item = &str> {
         let ranges = [&self.quick, &self.real, &self.kafka, &self.quick_real];
         ranges.into_iter().flatten().filter_map(|range| range.of.as_deref())
@@ -77,12 +77,12 @@ impl Expectation {
         let is_relative = of.is_some();
         let control = of.map(|name| {
             let control = variants.iter().find(|variant| variant.name == name);
-            // Without its control nothing is as expected: NaN is in no range.
+            // A missing control fails the check, because NaN is in no range.
             control.and_then(|control| control.figures.get(&self.figure).copied()).unwrap_or(f64::NAN)
         });
         let bound = |limit: f64| control.map_or(limit, |control| limit.mul_add(control, plus));
         let (min, max) = (min.map(bound), max.map(bound));
-        // Minutes in seconds: what a busy machine delays is no longer small against them.
+        // Minutes are compressed to seconds, so delays of a busy machine are no longer negligible.
         let is_compressed = size.quick && size.real && self.quick_real.is_some();
         let verdict = |variant: &str, measured: Option<f64>| {
             let is_in = |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);

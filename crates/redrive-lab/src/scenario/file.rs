@@ -1,4 +1,4 @@
-//! The file of a scenario.
+//! The scenario file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::expect::{Expectation, FigureVerdict};
 use super::size::Size;
 use crate::results::VariantResult;
 
-/// The parameters of one variant, by name, as people write them.
+/// The parameters of one variant by name, formatted for readers.
 pub type Settings = BTreeMap<String, String>;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -25,28 +25,28 @@ pub struct Scenario {
     pub why: String,
     /// How it is measured.
     pub method: String,
-    /// Why the curves look as they do, what surprises, and what they do not show. Pages print it from here, so that it can be
-    /// corrected without another run.
+    /// Why the curves look as they do, what is surprising, and what they do not show. Pages take it from here, so
+    /// that it can be corrected without another run.
     pub explains: String,
-    /// Which requirements of the project it answers.
+    /// The requirements of the project that it answers.
     #[serde(default)]
     pub answers: Vec<String>,
     pub clock: Clock,
     pub downstream: DownstreamKind,
-    /// About how long the full run takes.
+    /// Approximate duration of the full run.
     pub takes: String,
-    /// Its variants only wait, and run at the same time.
+    /// Whether the variants mostly wait and can run concurrently.
     #[serde(default)]
     pub side_by_side: bool,
     #[serde(default)]
     parameters: Table,
-    /// Replaces parameters in a quick run.
+    /// Overrides parameters in a quick run.
     #[serde(default)]
     quick: Table,
-    /// Replaces parameters in a run on an engine, by the real clock. Only for a scenario whose clock is virtual; with it, and
-    /// only then, such a scenario runs on an engine too.
+    /// Overrides parameters in a run on an engine, on the real clock. Only for scenarios on the virtual clock, which
+    /// can run on an engine only if this is present.
     real: Option<Table>,
-    /// Replaces parameters in a quick run on an engine by the real clock, where the scenario's own clock is virtual.
+    /// Overrides parameters in a quick run on an engine on the real clock, for a scenario on the virtual clock.
     #[serde(default)]
     quick_real: Table,
     #[serde(rename = "variant")]
@@ -55,30 +55,30 @@ pub struct Scenario {
     pub expectations: Vec<Expectation>,
     /// At least one.
     pub broken: Vec<Broken>,
-    /// Identifies the content of the file, in hexadecimal, without what may change without another run.
+    /// Hash of the file in hexadecimal, excluding what can change without another run.
     #[serde(skip)]
     pub hash: String,
 }
 
-/// What stands in for the system that is called.
+/// What takes the place of the downstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DownstreamKind {
-    /// A handler in the process of the engine, which answers as the load says.
+    /// A handler in the engine's process, which answers as the load says.
     InProcess,
-    /// A part of the model; nothing is called.
+    /// Part of the model; nothing is called.
     Model,
 }
 
-/// By which clock a scenario runs.
+/// The clock of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// Messages wait as long as they wait.
+    /// Real time.
     Real,
-    /// The machine that dispatches, on a clock that jumps over waits.
+    /// The dispatch machine, on a clock that skips waits.
     Virtual,
-    /// A model: no pipeline runs.
+    /// A model; no pipeline runs.
     Model,
 }
 
@@ -90,16 +90,16 @@ struct VariantTable {
     set: Table,
 }
 
-/// What [`Broken::fails`] says where not a figure but the audit by id must notice.
+/// The value of [`Broken::fails`] if the audit by id must fail instead of a figure.
 pub const AUDIT: &str = "audit";
 
-/// A change that breaks a claim, and the figure that must notice. Tests run it; users do not.
+/// A change that breaks a claim, and the figure that must notice. Only tests run it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Broken {
     pub variant: String,
     set: Table,
-    /// The figure whose expectation must be missed, or [`AUDIT`].
+    /// The figure that must miss its expectation, or [`AUDIT`].
     pub fails: String,
 }
 
@@ -110,7 +110,7 @@ pub struct Variant<P> {
     pub parameters: P,
 }
 
-/// What is wrong with a scenario file.
+/// An error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScenarioFault(String);
@@ -134,7 +134,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The variants with the parameters that hold, as the experiment reads them.
+    /// The variants with their effective parameters, parsed for the experiment.
     pub fn variants<P: DeserializeOwned>(&self, size: Size) -> Result<Vec<Variant<P>>, ScenarioFault> {
         let of = |variant: &VariantTable| {
             let parameters = self.merged(variant, size).try_into();
@@ -166,7 +166,7 @@ impl Scenario {
         merged
     }
 
-    /// Every variant with the parameters that hold, for who reads the result.
+    /// The effective parameters of every variant, formatted for readers.
     pub fn settings(&self, size: Size) -> BTreeMap<String, Settings> {
         let of = |variant: &VariantTable| {
             let merged = self.merged(variant, size);
@@ -181,13 +181,13 @@ impl Scenario {
         self.variants.iter().map(|variant| variant.name.as_str()).collect()
     }
 
-    /// The same scenario on an engine, by the real clock; `None` if it has no such form. Its variants wait for minutes, so
-    /// they run at the same time.
+    /// The same scenario on an engine, on the real clock; `None` if it has no such form. Its variants wait for
+    /// minutes, so they run concurrently.
     pub fn by_the_real_clock(&self) -> Option<Self> {
         self.real.is_some().then(|| Self { clock: Clock::Real, side_by_side: true, ..self.clone() })
     }
 
-    /// Every expected range against what was measured.
+    /// Checks every expected range against the measured figures.
     pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<FigureVerdict> {
         self.expectations.iter().flat_map(|expected| expected.judge(variants, size)).collect()
     }

@@ -1,6 +1,6 @@
-//! A scenario is a file: a question, how it is answered, parameters, variants, and what is expected with the reason.
+//! A scenario is a file: a question, a method, parameters, variants, and expectations with their reasons.
 //!
-//! - [`mod@file`]: the file; [`size`]: which form of it is run; [`values`]: how durations and shares are written in it
+//! - [`mod@file`]: the file; [`size`]: which form of it runs; [`values`]: the syntax of durations and shares
 //! - `content`: the file as text, and its hash
 //! - [`expect`]: expected ranges, and the verdict on a figure
 

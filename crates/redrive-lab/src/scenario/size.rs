@@ -1,21 +1,21 @@
-//! Which form of a scenario is run.
+//! Which form of a scenario runs.
 
-/// For which engine ranges hold.
+/// The engine that selects the ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RangesOf {
-    /// The embedded one, or none.
+    /// The embedded engine, or none.
     #[default]
     Embedded,
     Kafka,
 }
 
-/// Which parameters hold.
+/// Selects the parameters and ranges of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     pub quick: bool,
-    /// On an engine by the real clock, though the scenario's own clock is virtual.
+    /// On an engine on the real clock, although the scenario's own clock is virtual.
     pub real: bool,
     pub engine: RangesOf,
-    /// With the change that breaks a claim: which of [`super::Scenario::broken`].
+    /// Index of the change in [`super::Scenario::broken`] that breaks a claim.
     pub broken: Option<usize>,
 }

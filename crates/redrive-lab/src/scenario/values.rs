@@ -1,4 +1,4 @@
-//! Durations and shares as people write them in scenario files.
+//! Durations and shares in scenario files.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde::Deserialize;
 
 use crate::share::{self, ShareError};
 
-/// `5s`, `1h30m`.
+/// A duration, such as `5s` or `1h30m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Span(pub Duration);
 
 impl Span {
-    /// As it is `speed` times as fast.
+    /// The span divided by `speed`.
     #[must_use]
     pub fn faster(self, speed: f64) -> Self {
         Self(self.0.div_f64(speed))
@@ -29,7 +29,7 @@ impl TryFrom<String> for Span {
     }
 }
 
-/// `15%`.
+/// A share, such as `15%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Share(pub Ratio);

@@ -1,12 +1,12 @@
-//! Whether every id that was produced ended exactly once or is still there. Counted by the downstream, by the letters that are
-//! read back from where they are stored, and by the engine.
+//! Checks whether every produced id ended exactly once or is still pending, from the counts of the downstream, the
+//! stored letters and the engine.
 
 use serde::{Deserialize, Serialize};
 
 use super::letters::LetterSet;
 use super::trace::EngineCounts;
 
-/// What the lab saw of one id.
+/// What the lab observed about one id.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -15,9 +15,9 @@ use super::trace::EngineCounts;
 pub struct IdFacts {
     pub arrived: bool,
     pub succeeded: bool,
-    /// Applied more than once.
+    /// Whether it was applied more than once.
     pub twice: bool,
-    /// A hook was told of a letter.
+    /// Whether a hook announced a letter.
     pub announced: bool,
 }
 
@@ -27,18 +27,18 @@ pub struct Audit {
     pub produced: u64,
     /// Ids that the downstream applied.
     pub succeeded: u64,
-    /// Ids that have a letter where letters are stored, and were not applied.
+    /// Ids that have a stored letter and were not applied.
     pub dead: u64,
-    /// Ids without an end.
+    /// Ids that have not ended.
     pub pending: u64,
     /// Ids that the downstream applied more than once.
     pub applied_twice: u64,
-    /// Ids that were applied and have a letter besides.
+    /// Ids that were applied and also have a letter.
     pub applied_and_dead: u64,
-    /// Ids whose letter was announced and is not where letters are stored.
+    /// Ids whose letter was announced but is not stored.
     #[serde(default)]
     pub announced_only: u64,
-    /// Ids whose letter is there and was never announced.
+    /// Ids whose letter is stored but was never announced.
     #[serde(default)]
     pub unannounced: u64,
     /// Letters beyond the first of an id.
@@ -47,14 +47,14 @@ pub struct Audit {
     /// Letters of ids that were not produced.
     #[serde(default)]
     pub letters_strange: u64,
-    /// What the engine says: messages accepted, pending, and letters.
+    /// The engine's counts of accepted messages, pending messages and letters.
     pub engine_accepted: u64,
     pub engine_pending: u64,
     pub engine_letters: u64,
 }
 
 impl Audit {
-    /// From what is known of every id, in the order of their numbers.
+    /// Audits the facts about each id, in the order of their numbers.
     pub fn by_id(ids: impl Iterator<Item = IdFacts>, letters: &LetterSet, engine: EngineCounts) -> Self {
         let mut audit = Self {
             letters_twice: letters.twice,
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn letters_count_by_id_where_they_are_stored_and_not_where_they_are_announced() {
         assert_eq!(audited(&[8, 7], 2), GOOD);
-        // The engine says that there are two all the same.
+        // The engine still counts two.
         let lost = audited(&[7], 2);
         assert_eq!((lost.announced_only, lost.dead, lost.pending), (1, 1, 2));
         for bad in

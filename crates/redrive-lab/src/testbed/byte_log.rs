@@ -1,4 +1,4 @@
-//! A log for long runs: one byte per message, and sums per second. 60 million ids are audited in 60 MB.
+//! A log for long runs: one byte per message, and sums per second. Audits 60 million ids in 60 MB.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use super::trace::EngineCounts;
 use crate::bench::histogram::Histogram;
 use crate::bench::machine;
 
-/// Calls are counted in the low bits; nobody has more attempts in a scenario.
+/// The low bits count calls; no scenario has more attempts.
 const CALLS: u8 = 0x0f;
 const ARRIVED: u8 = 0x10;
 const SUCCEEDED: u8 = 0x20;
@@ -26,17 +26,17 @@ pub struct ByteLog {
     ended: AtomicU64,
     died: AtomicU64,
     seconds: Vec<SecondCounts>,
-    /// From the moment a message was due to arrive until its first call.
+    /// From the due time of the arrival to the first call.
     waited: Histogram,
 }
 
-/// What happened in one second of the run.
+/// Counts for one second of the run.
 #[derive(Debug, Default)]
 struct SecondCounts {
     arrived: AtomicU32,
     first_calls: AtomicU32,
     calls: AtomicU32,
-    /// Memory of the process, in MB; 0: nothing happened in this second.
+    /// Memory of the process in MB; 0 if nothing happened in this second.
     memory_mb: AtomicU32,
 }
 
@@ -47,7 +47,8 @@ impl ByteLog {
     pub fn new(load: &Load) -> Self {
         let seconds = load.ends().as_secs() as usize + 2;
         Self {
-            // Written now: untouched memory would be counted later, when it is first used, as if the engine had grown.
+            // Written now: untouched memory becomes resident only on first use, and would look like growth of the
+            // engine.
             messages: (0..load.messages()).map(|_| AtomicU8::new(black_box(0))).collect(),
             load: load.clone(),
             ended: AtomicU64::new(0),
@@ -57,7 +58,7 @@ impl ByteLog {
         }
     }
 
-    /// What happens after the end of the run is counted in its last second.
+    /// The counts of a second; anything after the end of the run counts in the last second.
     fn second(&self, at: Duration) -> &SecondCounts {
         let second = &self.seconds[(at.as_secs() as usize).min(self.seconds.len() - 1)];
         if second.memory_mb.load(Relaxed) == 0 {
@@ -70,13 +71,13 @@ impl ByteLog {
         &self.messages[number as usize]
     }
 
-    /// Bytes that the audit takes.
+    /// Memory of the audit in bytes.
     pub fn bytes(&self) -> usize {
         self.messages.len()
     }
 
-    /// `letters` are the numbers of the messages that have a letter, read back from where letters are stored. They take a bit
-    /// per id for a moment.
+    /// Audits the run. `letters` are the numbers of the messages with a stored letter; temporarily needs another bit
+    /// per id.
     pub fn audit(&self, engine: EngineCounts, letters: &[u64]) -> Audit {
         let ids = self.messages.iter().map(|state| {
             let state = state.load(Relaxed);
@@ -105,7 +106,7 @@ impl ByteLog {
         self.series(|second| f64::from(second.calls.load(Relaxed)))
     }
 
-    /// Messages that arrived and had no first call, at the end of each second.
+    /// Messages that arrived but had no first call, at the end of each second.
     pub fn lag(&self) -> Series {
         let mut lag = 0.0;
         self.series(|second| {
@@ -114,7 +115,7 @@ impl ByteLog {
         })
     }
 
-    /// Memory of the process in MB; a second in which nothing happened has that of the second before.
+    /// Memory of the process in MB; a second in which nothing happened repeats the previous value.
     pub fn memory_mb(&self) -> Series {
         let mut last = 0.0;
         self.series(|second| {
@@ -124,7 +125,7 @@ impl ByteLog {
         })
     }
 
-    /// How long messages waited for their first call, in milliseconds.
+    /// A quantile of the time that messages waited for their first call, in milliseconds.
     pub fn waited_ms(&self, share: f64) -> f64 {
         self.waited.quantile_ms(share)
     }

@@ -1,4 +1,4 @@
-//! Lag and stall as the engine reports them while a run goes on: the values behind `redrive_lag`,
+//! Lag and stall as the engine reports them during a run: the values behind `redrive_lag`,
 //! `redrive_stall_oldest_seconds` and `redrive_stall_seconds`.
 
 use std::time::Duration;
@@ -9,12 +9,13 @@ use redrive::PipelineHandle;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSample {
     pub at: Duration,
-    /// `redrive_lag` of every partition of the source. The embedded engine has no partitions: each lane is a pipeline of its
-    /// own there, and this is the lag of that pipeline.
+    /// `redrive_lag` of every partition of the source. The embedded engine has no partitions: each lane is a separate
+    /// pipeline there, and this is its lag.
     pub lag: Vec<u64>,
-    /// `redrive_stall_oldest_seconds`, likewise: how long the oldest message without a first attempt has waited for it.
+    /// `redrive_stall_oldest_seconds`, likewise: how long the oldest message without a first attempt has waited.
     pub stalled_ms: Vec<u64>,
-    /// `redrive_stall_seconds` of all pipelines: messages that have had their first attempt, and how long they waited for it.
+    /// `redrive_stall_seconds` of all pipelines: the number of messages that have had their first attempt, and their
+    /// total wait for it.
     pub started: u64,
     pub waited_ms: u64,
 }
@@ -43,7 +44,7 @@ fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Lag of one partition, over seconds.
+/// Lag of one partition over seconds.
 pub fn lag(samples: &[EngineSample], partition: usize) -> Vec<(f64, f64)> {
     let point = |sample: &EngineSample| {
         let lag = sample.lag.get(partition)?;
@@ -52,7 +53,7 @@ pub fn lag(samples: &[EngineSample], partition: usize) -> Vec<(f64, f64)> {
     samples.iter().filter_map(point).collect()
 }
 
-/// How many seconds the oldest message of one partition has waited for its first attempt, over seconds.
+/// Wait of the oldest message without a first attempt in one partition, over seconds.
 pub fn oldest(samples: &[EngineSample], partition: usize) -> Vec<(f64, f64)> {
     let point = |sample: &EngineSample| {
         let waited_ms = sample.stalled_ms.get(partition)?;
@@ -61,8 +62,8 @@ pub fn oldest(samples: &[EngineSample], partition: usize) -> Vec<(f64, f64)> {
     samples.iter().filter_map(point).collect()
 }
 
-/// How long messages waited on average that had their first attempt since the sample before, in milliseconds over seconds.
-/// Without a point where none had: what still waits has no stall yet.
+/// Mean wait, in milliseconds, of messages that had their first attempt since the previous sample, over seconds.
+/// Skips samples without any; messages that still wait have no stall yet.
 pub fn stall(samples: &[EngineSample]) -> Vec<(f64, f64)> {
     let mean = |pair: &[EngineSample]| {
         let started = pair[1].started.saturating_sub(pair[0].started);

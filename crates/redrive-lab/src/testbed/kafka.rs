@@ -1,5 +1,5 @@
-//! A run on the Kafka engine, by the real clock: a topic with a partition per lane, orders that come from outside, and the
-//! same handler as on the embedded engine.
+//! A run on the Kafka engine, on the real clock: a topic with a partition per lane, orders produced from outside, and
+//! the same handler as on the embedded engine.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,29 +24,29 @@ use crate::kafka::load::Loader;
 use crate::kafka::topics::{self, Topic};
 
 const LOOK: Duration = Duration::from_millis(20);
-/// How often a pipeline is opened before that has failed, and how long it is waited in between.
+/// How often opening a pipeline is tried, and the pause in between.
 const OPEN_TRIES: u32 = 4;
 const OPEN_AGAIN: Duration = Duration::from_secs(1);
-/// A long run must fit on the disk: records are dropped long after they were read.
+/// Drops records long after they were read, so that a long run fits on the disk.
 pub(crate) const SOURCE_SETTINGS: [(&str, &str); 2] =
     [("retention.bytes", "2147483648"), ("segment.bytes", "268435456")];
-/// Loads that gather for so long run beside a dozen others.
+/// Loads with at least this gather time run alongside a dozen others.
 const LONG_GATHER: Duration = Duration::from_millis(100);
-/// An idempotent producer of librdkafka asks without a pause whether it may send what waits behind an unanswered request (ADR
-/// 30), and a dozen of them leave a broker on the same cores no time to answer. So this one sends each record once and never
-/// again: what the broker does not take ends the run.
+/// librdkafka's idempotent producer polls without a pause while messages queue behind an unanswered request (ADR 30).
+/// A dozen of them starve a broker on the same cores. So this producer sends each record once and does not retry: any
+/// failure ends the run.
 const LOAD_SETTINGS: [(&str, &str); 2] = [("enable.idempotence", "false"), ("message.send.max.retries", "0")];
-/// Far longer than a group of one needs to come together.
+/// Far longer than a group with one member needs to form.
 const JOIN_MAX: Duration = Duration::from_mins(1);
 
-/// Runs the load; `None` if it was interrupted.
+/// Runs the load; `None` if interrupted.
 pub fn run(load: &Load, subject: &Subject, brokers: &str, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
     let recorder = Arc::new(Recorder::new(load.messages(), load.ends()));
     let end = run_with(load, subject, brokers, recorder.clone(), stage)?;
     Ok(end.map(|end| Trace::of_run(load, &recorder, end)))
 }
 
-/// The same with a log of its own, on topics of its own, which are removed afterwards.
+/// Runs the load with the given log, on temporary topics that are removed afterwards.
 pub fn run_with(
     load: &Load,
     subject: &Subject,
@@ -55,7 +55,7 @@ pub fn run_with(
     stage: Stage<'_>,
 ) -> Result<Option<RunEnd>, Error> {
     let scratch = Scratch::new()?;
-    // The directory is new, so its name is too.
+    // The directory is new, so its name is unique.
     let name =
         scratch.path().file_name().map_or("redrive-lab".into(), |name| name.to_string_lossy().into_owned());
     let partitions = load.lanes.max(1).cast_signed();
@@ -74,7 +74,7 @@ pub fn run_with(
     Ok(end?.map(|end| RunEnd { broker_records: Some(broker_records), tier_records, letters, ..end }))
 }
 
-/// Records that were ever written to the source, its tiers and its dead letters.
+/// Records ever written to the source, its tiers and its dead letters.
 fn records(brokers: &str, name: &str, topics: &[String]) -> Result<u64, Error> {
     let counts = |topic: &&String| {
         let rest = topic.strip_prefix(name).unwrap_or("-");
@@ -87,8 +87,8 @@ fn records(brokers: &str, name: &str, topics: &[String]) -> Result<u64, Error> {
     Ok(written)
 }
 
-/// Records that were ever written to each tier, in order. Tiers of the same delay share a topic, so each delay may stand once
-/// only; otherwise nothing is said.
+/// Records ever written to each tier, in order; empty if a tier has no topic. Delays must be distinct, because tiers
+/// with the same delay share a topic.
 fn tier_records(brokers: &str, name: &str, policy: &Policy, topics: &[String]) -> Result<Vec<u64>, Error> {
     let mut counts = Vec::new();
     for delay in tier_delays(policy) {
@@ -106,17 +106,17 @@ fn tier_delays(policy: &Policy) -> Vec<Duration> {
     (1..policy.attempts()).map(delay).collect()
 }
 
-/// Where the producer of the load writes its first record.
+/// The topic of the load producer's first record.
 pub(crate) fn connecting(name: &str) -> String {
     format!("{name}-connecting")
 }
 
-/// The stores of one pipeline, whose messages have their ids in `order_id`.
+/// The stores of one pipeline, whose message ids are in `order_id`.
 pub(crate) fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
     stores_of(brokers, name, None, scratch.path(), policy)
 }
 
-/// The same for a member with a name, which has its partitions again at once when it comes back.
+/// The same with static membership: the member gets its partitions back at once after a restart.
 pub(crate) fn stores_of(
     brokers: &str,
     name: &str,
@@ -183,12 +183,12 @@ async fn play(
         played.come_to_rest(&handles, async |handles| Ok(counts(played, &loader, &handles[0]))).await?;
     let _ = stop.send(());
     running.await??;
-    // Letters are read back from their topic, when nobody writes there any more.
+    // Letters are read from their topic later, once nothing is written there any more.
     Ok(whole.then(|| played.end(engine, Vec::new(), ran_for)))
 }
 
-/// Opens one pipeline after the other, and again if it does not open: a small broker that is to make the topics of a dozen
-/// variants at once shows some of them too late.
+/// Opens one pipeline at a time, with retries: when a small broker creates the topics of a dozen variants at once,
+/// some become visible too late.
 fn opened<T, E>(open: impl Fn() -> Result<T, E>) -> Result<T, E> {
     static OPENING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,8 +201,8 @@ fn opened<T, E>(open: impl Fn() -> Result<T, E>) -> Result<T, E> {
     open()
 }
 
-/// The clock of the run starts when every partition is read and the load's producer is connected: neither is part of the
-/// question.
+/// Waits until every partition is read. The clock of the run starts after that, and after the load's producer has
+/// connected: neither is part of the question.
 pub(super) async fn joined(handle: &PipelineHandle, partitions: u64) -> Result<(), Error> {
     let began = Instant::now();
     while handle.figures().condition.partitions.reading < partitions {
@@ -214,8 +214,8 @@ pub(super) async fn joined(handle: &PipelineHandle, partitions: u64) -> Result<(
     Ok(())
 }
 
-/// Messages enter elsewhere and wait in topics, so pending is what the broker acknowledged less what the engine counts as
-/// over. `None` while its figures, which are published every 50 ms, are behind the handler's.
+/// Messages are produced outside and wait in topics, so pending is what the broker acknowledged minus what the engine
+/// counts as ended. `None` while the engine's figures, published every 50 ms, lag behind the handler's.
 fn counts(played: &Played, loader: &Loader, handle: &PipelineHandle) -> Option<EngineCounts> {
     let figures = handle.figures();
     let (accepted, letters) = (loader.written(), figures.dead.total());
@@ -227,7 +227,7 @@ fn counts(played: &Played, loader: &Loader, handle: &PipelineHandle) -> Option<E
     })
 }
 
-/// `false` if interrupted.
+/// Produces the load. Returns `false` if interrupted.
 fn arrive(played: &Played, loader: &Loader, stage: Stage<'_>) -> Result<bool, Error> {
     let load = &played.load;
     let (mut sent, mut burst) = (0, load.burst);

@@ -1,4 +1,4 @@
-//! Which messages have a letter, as it is found where letters are stored. What a hook announces is no letter yet.
+//! Which messages have a stored letter. A letter that a hook announces does not count.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,20 @@ use redrive::{LetterState, PipelineHandle};
 use super::played::Error;
 use crate::seed;
 
-/// Letters of one page of a list.
+/// Letters per page.
 pub(crate) const PAGE: usize = 1_000;
-/// Who is told to ask again does so for this long.
+/// How long a list is retried when the engine is not ready.
 const ASK_MAX: Duration = Duration::from_mins(1);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// Stands for a letter whose id is none of this run.
+/// The number of a letter whose id does not belong to this run.
 const STRANGE: u64 = u64::MAX;
 
-/// The number of the message with this id, if it is one of a run with this seed.
+/// The number of the message with this id; [`STRANGE`] if it does not belong to a run with this seed.
 pub(crate) fn number_of(id: &str, of_seed: u64) -> u64 {
     seed::parse(id).filter(|(seed, _)| *seed == of_seed).map_or(STRANGE, |(_, number)| number)
 }
 
-/// The numbers of all messages that pipelines have a letter of, in one state or in any. One that has two is there twice.
+/// The numbers of all messages with a letter in these pipelines, in one state or in any; once per letter.
 pub(crate) async fn listed(
     handles: &[PipelineHandle],
     state: Option<LetterState>,
@@ -47,13 +47,13 @@ pub(crate) async fn listed(
     Ok(numbers)
 }
 
-/// Letters as a set, with a bit for each message of a run.
+/// Letters as a set, with one bit per message of a run.
 #[derive(Debug)]
 pub struct LetterSet {
     bits: Vec<u64>,
     /// Letters beyond the first of a message.
     pub twice: u64,
-    /// Letters of no message of the run.
+    /// Letters that belong to no message of the run.
     pub strange: u64,
 }
 

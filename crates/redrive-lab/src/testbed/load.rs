@@ -1,4 +1,4 @@
-//! What arrives, and what the downstream answers: decided by the id, the number of the call and the time alone.
+//! What arrives and what the downstream answers: a function of the id, the number of the call and the time.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use redrive_core::Ratio;
 use crate::fate::{Fate, Rates};
 use crate::seed;
 
-/// Separates the draws for different questions about one id.
+/// Salts for independent draws about the same id.
 const SALT_POISON: u64 = 1;
 const SALT_TRANSIENT: u64 = 2;
 
-/// Messages that arrive at a fixed rate whatever happens to them, and the downstream they are for.
+/// Messages that arrive at a fixed rate regardless of their progress, and the behaviour of the downstream.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub seed: u64,
@@ -22,41 +22,41 @@ pub struct Load {
     pub fates: Fates,
     pub classes: Classes,
     pub outage: Option<Outage>,
-    /// How long a call takes.
+    /// Latency of a call.
     pub latency: Duration,
-    /// Messages belong to this many keys by turns.
+    /// Number of keys; messages are assigned in turn.
     pub keys: u64,
-    /// Partitions, each with a pipeline of its own; messages go to them by turns.
+    /// Number of partitions, each with its own pipeline on the embedded engine; messages are assigned in turn.
     pub lanes: u32,
     /// Dead letters that people close per second.
     pub triage_per_second: Option<f64>,
-    /// How long the producer gathers messages before it sends them, on Kafka. Longer where many runs share a machine and none of
-    /// them measures milliseconds: a broker pays by the request.
+    /// On Kafka, how long the producer batches messages. Longer where many runs share a machine and none measures
+    /// milliseconds, because the cost of a broker is per request.
     pub gather: Duration,
-    /// As many messages wait for their first call all the time, and `per_second` is a limit that is not meant to be reached: the
-    /// engine is never idle.
+    /// Keeps this many messages waiting for their first call, so that the engine is never idle; `per_second` is then
+    /// an upper limit that should not be reached.
     pub waiting: Option<u64>,
-    /// Of the messages with the lowest numbers, so many fail once; then a letter is announced, and the engine has none. Breaks
-    /// the audit on purpose.
+    /// Number of messages, from the lowest number on, for which a failure announces a letter that the engine does not
+    /// have. Breaks the audit on purpose.
     pub phantom_letters: u64,
-    /// How long the run goes on after the last arrival at most. It ends earlier once every message has ended.
+    /// How long the run may continue after the last arrival. It ends earlier once every message has ended.
     pub follow: Duration,
 }
 
-/// Messages that arrive in one moment, beside the others.
+/// Messages that arrive at one moment, in addition to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     pub at: Duration,
     pub messages: u64,
 }
 
-/// A span in which every call fails.
+/// A period in which every call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     pub at: Duration,
     pub lasts: Duration,
-    /// A call that begins in it is not answered, and fails when its caller has waited so long. `None`: it fails as soon as any
-    /// other call would be answered.
+    /// A call that begins in the outage gets no response and fails when its caller gives up after this time. `None`:
+    /// it fails after the normal latency.
     pub hangs: Option<Duration>,
 }
 
@@ -69,17 +69,17 @@ pub enum Fates {
     FailOnceBesidePoisonBurst,
 }
 
-/// What the downstream says of its failures, right or wrong.
+/// How the downstream classifies its failures, correctly or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes {
     /// The share of the poison that is reported as permanent; the rest looks transient.
     pub poison_recognised: Ratio,
-    /// The share of the transient messages whose failures are reported as permanent by mistake.
+    /// The share of the transient messages whose failures are wrongly reported as permanent.
     pub transient_mistaken: Ratio,
 }
 
 impl Default for Classes {
-    /// Nothing looks permanent.
+    /// All failures look transient.
     fn default() -> Self {
         Self { poison_recognised: Ratio::ZERO, transient_mistaken: Ratio::ZERO }
     }
@@ -107,7 +107,7 @@ impl HandlerAnswer {
 }
 
 impl Outage {
-    /// Calls fail at once.
+    /// An outage in which calls fail without hanging.
     pub const fn refusing(at: Duration, lasts: Duration) -> Self {
         Self { at, lasts, hangs: None }
     }
@@ -143,7 +143,7 @@ impl Load {
         }
     }
 
-    /// Messages that arrive at the rate; those of the burst have the numbers after them.
+    /// The number of messages that arrive at the rate; the numbers of the burst follow.
     pub fn paced(&self) -> u64 {
         (self.per_second * self.arrive_for.as_secs_f64()).round() as u64
     }
@@ -152,12 +152,13 @@ impl Load {
         self.paced() + self.burst.map_or(0, |burst| burst.messages)
     }
 
-    /// How many of the paced messages have arrived by then.
+    /// How many of the paced messages have arrived by `at`.
     pub fn arrived_by(&self, at: Duration) -> u64 {
         ((at.as_secs_f64() * self.per_second).floor() as u64 + 1).min(self.paced())
     }
 
-    /// How many of the paced messages should have been offered by then, of which `offered` were and `started` had a call.
+    /// How many of the paced messages should have been offered by `at`, given that `offered` were offered and
+    /// `started` had a call.
     pub fn due(&self, at: Duration, offered: u64, started: u64) -> u64 {
         let due = match self.waiting {
             None => self.arrived_by(at),
@@ -166,13 +167,13 @@ impl Load {
         due.max(offered)
     }
 
-    /// Whether nothing more arrives.
+    /// Whether no more messages arrive.
     pub fn is_offered(&self, at: Duration, offered: u64) -> bool {
         offered >= self.paced() || (self.waiting.is_some() && at >= self.arrive_for)
     }
 
-    /// How often arrivals are offered: in steps of five messages or more, so that a slow load does not cost a sync per message,
-    /// and every 2 to 10 ms.
+    /// The interval between offers: the time of five arrivals, but 2 to 10 ms, so that a sync is shared by several
+    /// messages.
     pub fn tick(&self) -> Duration {
         Duration::from_secs_f64(5.0 / self.per_second.max(1.0))
             .clamp(Duration::from_millis(2), Duration::from_millis(10))
@@ -183,7 +184,7 @@ impl Load {
         (number as f64 * 1000.0 / self.per_second).ceil() as u64
     }
 
-    /// Until when the run lasts at most.
+    /// The latest end of the run.
     pub fn ends(&self) -> Duration {
         self.arrive_for + self.follow
     }
@@ -216,14 +217,14 @@ impl Load {
         built.expect("an order is within every bound")
     }
 
-    /// How long a call takes that begins then, and whether it hangs until its caller gives up.
+    /// The duration of a call that begins at `begins`, and whether it hangs until its caller gives up.
     pub fn takes(&self, begins: Duration) -> (Duration, bool) {
         let outage = self.outage.filter(|outage| outage.contains(begins));
         let hangs = outage.and_then(|outage| outage.hangs);
         (hangs.unwrap_or(self.latency), hangs.is_some())
     }
 
-    /// What the downstream says to call number `call` of a message, at this time of the run.
+    /// The downstream's answer to call number `call` of a message at time `at`.
     pub fn answer(&self, number: u64, call: u16, at: Duration) -> HandlerAnswer {
         if self.outage.is_some_and(|outage| outage.contains(at)) {
             return HandlerAnswer::Transient;

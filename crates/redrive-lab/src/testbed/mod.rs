@@ -1,16 +1,17 @@
-//! Where scenarios run: one load on the embedded engine by the real clock, or on the dispatch machine by a virtual one.
+//! Where scenarios run: a load on an engine on the real clock, or on the dispatch machine on a virtual clock.
 //!
 //! # Layout
 //!
 //! - [`load`]: what arrives, and what the downstream answers; [`subject`]: the settings under test
-//! - [`record`]: what is known of one message; [`recorder`]: fills in what the downstream saw, by id; [`trace`]: what follows
-//!   from it; [`audit`]: whether every id ended once
-//! - [`letters`]: which messages have a letter, read back from where letters are stored
+//! - [`record`]: the facts about one message; [`recorder`]: collects what the downstream saw, by id; [`trace`]: the
+//!   figures derived from it; [`audit`]: whether every id ended once
+//! - [`letters`]: which messages have a stored letter
 //! - [`engine_metrics`]: lag and stall as the engine reports them
-//! - [`call_log`]: what runs report to; [`byte_log`]: a log for runs of many millions of messages
+//! - [`call_log`]: receives the events of a run; [`byte_log`]: a log for runs of many millions of messages
 //! - [`stage`]: progress, and ^C
-//! - [`real`]: the embedded engine and the real clock; `kafka` (feature `kafka`): the Kafka engine; [`simulated`]: the machine that dispatches, on the memory engine and
-//!   a virtual clock, so that an hour takes seconds; [`victim`]: a process to be killed
+//! - [`real`]: the embedded engine on the real clock; `kafka` (feature `kafka`): the Kafka engine; [`simulated`]: the
+//!   dispatch machine on the memory engine and a virtual clock, so that an hour takes seconds; [`victim`]: a process
+//!   to be killed
 
 pub mod load;
 pub mod subject;

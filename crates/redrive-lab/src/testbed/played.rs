@@ -1,4 +1,4 @@
-//! The downstream of a run by the real clock: a handler that answers as the load says, and writes down what it saw.
+//! The downstream of a run on the real clock: a handler that answers as the load says and records what it saw.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,9 +20,9 @@ use crate::{mark, seed};
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const LOOK: Duration = Duration::from_millis(20);
-/// How often people look for letters to close.
+/// Interval at which people close letters.
 const TRIAGE: Duration = Duration::from_millis(100);
-/// How often the engine's metrics are read.
+/// Interval at which the engine's metrics are read.
 const METRICS: Duration = Duration::from_millis(250);
 /// Far longer than a run needs to come to rest.
 const REST_MAX: Duration = Duration::from_mins(1);
@@ -32,7 +32,7 @@ pub(super) struct Played {
     pub(super) load: Load,
     pub(super) log: Arc<dyn CallLog>,
     began: OnceLock<Instant>,
-    /// Messages that were offered, once all of them were.
+    /// The number of offered messages; set once all are offered.
     offered: AtomicU64,
     breaker_opened: AtomicU32,
     breaker_first_ms: OnceLock<u32>,
@@ -40,7 +40,7 @@ pub(super) struct Played {
     metrics: Mutex<Vec<EngineSample>>,
 }
 
-/// Ends a task with its owner.
+/// Aborts a task on drop.
 #[derive(Debug)]
 pub(super) struct BackgroundTask(AbortHandle);
 
@@ -64,12 +64,12 @@ impl Played {
         })
     }
 
-    /// Since the first question.
+    /// Time since the first call of this function.
     pub(super) fn elapsed(&self) -> Duration {
         self.began.get_or_init(Instant::now).elapsed()
     }
 
-    /// The order, as JSON of 512 bytes. Nothing in it says how it ends.
+    /// The order as JSON of 512 bytes, without a mark of its fate.
     pub(super) fn payload(&self, number: u64) -> String {
         mark::order(&self.load.id(number), self.load.key(number), number, 0, Fate::Success)
     }
@@ -116,13 +116,13 @@ impl Played {
             .handler(move |message: &Message| Arc::clone(&called).handle(number(message)))
     }
 
-    /// People who close the oldest letters at their own rate, if the load has such, until the answer is dropped. A load with
-    /// triage has one lane.
+    /// Simulates people who close the oldest letters at a fixed rate, if the load has triage, until the returned task
+    /// is dropped. A load with triage has one lane.
     pub(super) fn triage(self: &Arc<Self>, handles: &[PipelineHandle]) -> Option<BackgroundTask> {
         let (rate, handle) = (self.load.triage_per_second?, handles.first()?.clone());
         let played = Arc::clone(self);
         let task = tokio::spawn(async move {
-            // Time in which there was nothing to close is not saved up.
+            // Idle time does not accumulate.
             let mut may_close = 0.0_f64;
             let mut tick = tokio::time::interval(TRIAGE);
             loop {
@@ -132,7 +132,7 @@ impl Played {
                 if limit == 0 {
                     continue;
                 }
-                // Who is told to try again does so.
+                // Retried at the next tick.
                 let Ok(open) = handle.letters(Some(LetterState::Open), None, limit).await else { continue };
                 let closed = open.len();
                 if closed > 0
@@ -149,7 +149,7 @@ impl Played {
         Some(BackgroundTask(task.abort_handle()))
     }
 
-    /// Reads the engine's metrics until the answer is dropped.
+    /// Reads the engine's metrics until the returned task is dropped.
     pub(super) fn watch_metrics(self: &Arc<Self>, handles: &[PipelineHandle]) -> BackgroundTask {
         let (played, handles) = (Arc::clone(self), handles.to_vec());
         let task = tokio::spawn(async move {
@@ -167,7 +167,7 @@ impl Played {
         self.offered.store(messages, Ordering::Relaxed);
     }
 
-    /// Until every message has ended, or the time is over. `false` if interrupted.
+    /// Waits until every message has ended or the time is over. Returns `false` if interrupted.
     pub(super) async fn follow(&self, stage: Stage<'_>) -> bool {
         while self.log.ended() < self.offered.load(Ordering::Relaxed) && self.elapsed() < self.load.ends() {
             stage.at(self.elapsed(), self.load.ends());
@@ -179,8 +179,8 @@ impl Played {
         true
     }
 
-    /// Pauses everything and waits until what ran is settled and `count` agrees that it is, so that both sides can be
-    /// counted at one moment.
+    /// Pauses all pipelines and waits until running calls are settled and `count` agrees, so that both sides can be
+    /// counted at the same moment.
     pub(super) async fn come_to_rest(
         &self,
         handles: &[PipelineHandle],

@@ -1,5 +1,5 @@
-//! A run by the real clock: the library with the embedded engine, a sync before every acknowledgement, and a handler that
-//! plays the downstream.
+//! A run on the real clock: the library with the embedded engine, a sync before every acknowledgement, and a handler
+//! that simulates the downstream.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,25 +20,25 @@ use super::stage::Stage;
 use super::subject::Subject;
 use super::trace::{EngineCounts, RunEnd, Trace};
 
-/// Messages in one call of ingest, and calls that may be under way at once.
+/// Messages per ingest call, and maximum number of concurrent calls.
 const BATCH: u64 = 1_000;
 const CALLS_MAX: usize = 64;
 /// How soon a refused batch is offered again.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// A partition is a pipeline here.
+/// The name of the pipeline that takes the place of a partition.
 fn name(lane: u32) -> String {
     format!("orders-{lane}")
 }
 
-/// Runs the load; `None` if it was interrupted.
+/// Runs the load; `None` if interrupted.
 pub fn run(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
     let recorder = Arc::new(Recorder::new(load.messages(), load.ends()));
     let end = run_with(load, subject, recorder.clone(), stage)?;
     Ok(end.map(|end| Trace::of_run(load, &recorder, end)))
 }
 
-/// The same with a log of its own.
+/// Runs the load with the given log; `None` if interrupted.
 pub fn run_with(
     load: &Load,
     subject: &Subject,
@@ -79,7 +79,8 @@ async fn play(
     Ok(whole.then(|| played.end(engine, letters, ran_for)))
 }
 
-/// `None` until hooks have heard of every letter: that is a moment after it is stored.
+/// Sums the engines' counts. `None` until every letter was announced to a hook, which happens shortly after it is
+/// stored.
 async fn counts(played: &Played, handles: &[PipelineHandle]) -> Result<Option<EngineCounts>, Error> {
     let mut sum = EngineCounts::default();
     for handle in handles {
@@ -94,7 +95,7 @@ async fn counts(played: &Played, handles: &[PipelineHandle]) -> Result<Option<En
     Ok((played.log.dead() >= sum.letters).then_some(sum))
 }
 
-/// Offers the messages when they are due by the clock, whether or not earlier ones were answered. `false` if interrupted.
+/// Offers messages when they are due, whether or not earlier ones were answered. Returns `false` if interrupted.
 async fn arrive(played: &Played, handles: &[PipelineHandle], stage: Stage<'_>) -> Result<bool, Error> {
     let load = &played.load;
     let mut answers: JoinSet<Result<(), IngestError>> = JoinSet::new();
@@ -164,8 +165,8 @@ async fn offer(
                 }
             }
         });
-        // Begun here and only finished elsewhere: tasks start in any order on a busy machine, and a later message of a key
-        // would then arrive before an earlier one.
+        // Polled once here and finished in a task: on a busy machine tasks start in any order, and a later message of
+        // a key could overtake an earlier one.
         match std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
             Poll::Ready(answer) => answer?,
             Poll::Pending => drop(answers.spawn(call)),
@@ -212,7 +213,7 @@ mod tests {
         let subject = Subject::plain(tiers.build().unwrap(), 16);
         let trace = run(&load, &subject, Stage::of(&Silent, "test", 0, 1)).unwrap().unwrap();
         assert!(trace.audit.balances(), "{}", trace.audit);
-        // At most the rate; a busy machine may close fewer. Dead are about fifty per second.
+        // At most the triage rate; a busy machine may close fewer. About fifty messages die per second.
         let closed = trace.triaged_ms.len();
         assert!((1..=15).contains(&closed), "{closed}");
         assert!(trace.audit.dead > 15 + closed as u64, "{}", trace.audit);

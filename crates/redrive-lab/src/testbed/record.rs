@@ -1,8 +1,8 @@
-//! What is known of one message of a run.
+//! The facts about one message of a run.
 
-/// Calls are counted in steps of this length.
+/// Calls are counted in buckets of this length.
 pub const BUCKET_MS: u32 = 100;
-/// A moment that did not come.
+/// A time that never came.
 pub const NEVER: u32 = u32::MAX;
 
 /// One message. Times are milliseconds since the run began.
@@ -13,7 +13,7 @@ pub struct MessageRecord {
     pub first_ms: u32,
     /// When it was applied or became a dead letter.
     pub ended_ms: u32,
-    /// Its place among all effects.
+    /// Its position in the sequence of all effects.
     pub order: u32,
     pub calls: u16,
     pub successes: u8,

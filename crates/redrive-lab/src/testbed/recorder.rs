@@ -1,4 +1,4 @@
-//! What the downstream saw of each message, by number. Any thread may write.
+//! Records what the downstream saw of each message, by number. Any thread may write.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -34,20 +34,20 @@ impl Slot {
 #[derive(Debug)]
 pub struct Recorder {
     slots: Vec<Slot>,
-    /// Effects in the order they happened: milliseconds are too coarse to tell.
+    /// Numbers effects in the order they happen; milliseconds are too coarse for that.
     effects: AtomicU32,
     /// Messages that have had their first call.
     started: AtomicU64,
     /// Messages that have ended.
     ended: AtomicU64,
     died: AtomicU64,
-    /// Calls, and those that failed, per [`BUCKET_MS`].
+    /// All calls and failed calls, per [`BUCKET_MS`].
     calls: Vec<AtomicU32>,
     failed: Vec<AtomicU32>,
 }
 
 impl Recorder {
-    /// For so many messages, in a run of this length. What happens later is counted in the last bucket.
+    /// A recorder for `messages` messages in a run of length `span`. Later events count in the last bucket.
     pub fn new(messages: u64, span: Duration) -> Self {
         let buckets = span.as_millis() as usize / BUCKET_MS as usize + 2;
         let series = || (0..buckets).map(|_| AtomicU32::new(0)).collect();
@@ -84,7 +84,7 @@ impl Recorder {
         self.slots.iter().map(record).collect()
     }
 
-    /// All calls and the failed ones, per [`BUCKET_MS`].
+    /// All calls and failed calls, per [`BUCKET_MS`].
     pub fn series(&self) -> [Vec<u32>; 2] {
         [&self.calls, &self.failed].map(|series| series.iter().map(|at| at.load(Relaxed)).collect())
     }

@@ -1,4 +1,4 @@
-//! A directory for the store of one run, removed when it is dropped.
+//! A temporary directory for the store of one run, removed on drop.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is left in the directory for temporary files.
+        // On error, the rest stays in the directory for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,6 +1,6 @@
-//! A run by a virtual clock: the machine that dispatches, its breaker, its budget and its policy, on the memory engine.
+//! A run on a virtual clock: the dispatch machine with its breaker, budget and policy, on the memory engine.
 //!
-//! Only the threads, the disk and the network of a real run are missing. Nothing is left to the machine it runs on: the same
+//! Only the threads, disk and network of a real run are missing. The result does not depend on the computer: the same
 //! load with the same seed gives the same trace.
 
 use std::cmp::Reverse;
@@ -26,12 +26,12 @@ use super::subject::Subject;
 use super::trace::{EngineCounts, Trace};
 use crate::seed;
 
-/// Virtual runs begin on a day that is far from zero, as real time is.
+/// The start of virtual time, far from zero like real time.
 const BEGINS_MS: u64 = 1_800_000_000_000;
-/// How often progress and ^C are looked at.
+/// Steps between checks for progress and ^C.
 const STEPS_PER_LOOK: u64 = 4_096;
 
-/// What a call comes to, and how long that takes.
+/// The result of a call, and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub answer: HandlerAnswer,
@@ -52,13 +52,13 @@ impl Responder for &Load {
     }
 }
 
-/// Runs the load; `None` if it was interrupted.
+/// Runs the load; `None` if interrupted.
 pub fn run(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option<Trace>, EngineError> {
     let mut downstream = load;
     run_with(load, subject, &mut downstream, stage)
 }
 
-/// The same with a downstream of its own.
+/// Runs the load with the given downstream; `None` if interrupted.
 pub fn run_with(
     load: &Load,
     subject: &Subject,
@@ -88,10 +88,10 @@ pub fn run_with(
     world.into_trace().map(Some)
 }
 
-/// A call that runs. The earliest end is the greatest, for the heap.
+/// A running call. Reversed, so that the heap yields the earliest end first.
 type Running = Reverse<(u64, CallId, u64, Code)>;
 
-/// An answer that can be ordered, as the heap asks.
+/// An answer in a form that can be ordered, as the heap requires.
 type Code = u8;
 
 const fn code(answer: HandlerAnswer) -> Code {
@@ -119,12 +119,12 @@ struct World<'a> {
     ingest: Arc<dyn Ingest>,
     random: SplitMix64,
     now_ms: u64,
-    /// Paced messages that have arrived.
+    /// The number of paced messages that have arrived.
     arrived: u64,
     burst_left: bool,
     running: BinaryHeap<Running>,
     open_letters: VecDeque<u64>,
-    /// When whoever closes letters is done with the last one.
+    /// When the simulated people are done with their current letter.
     triage_free_ms: f64,
     triaged_ms: Vec<u32>,
     breaker_opened: u32,
@@ -184,7 +184,7 @@ impl<'a> World<'a> {
         Time::from_millis(BEGINS_MS + self.now_ms)
     }
 
-    /// Everything that happens now, once; whether anything did.
+    /// Processes everything that is due now, once; returns whether anything was.
     fn happen(&mut self) -> Result<bool, EngineError> {
         let now = self.now();
         let mut happened = self.arrive();
@@ -232,7 +232,7 @@ impl<'a> World<'a> {
         if batch.is_empty() {
             return false;
         }
-        // The memory engine accepts everything at once; what it accepted is counted at the end.
+        // The memory engine accepts everything at once; the accepted messages are counted at the end.
         drop(self.ingest.submit(batch, self.now()));
         true
     }
@@ -287,10 +287,10 @@ impl<'a> World<'a> {
         Ok(len > 0)
     }
 
-    /// People close the oldest letters, at their own rate.
+    /// Simulates people who close the oldest letters at their own rate.
     fn triage(&mut self, now: Time) -> Result<(), EngineError> {
         let Some(rate) = self.load.triage_per_second else { return Ok(()) };
-        // Time in which there was nothing to close is not saved up.
+        // Idle time does not accumulate.
         let mut ids = Vec::new();
         while self.triage_free_ms <= self.now_ms as f64 {
             match self.open_letters.pop_front() {
@@ -316,7 +316,7 @@ impl<'a> World<'a> {
             && self.load.triage_per_second.is_none()
     }
 
-    /// The next moment at which something happens.
+    /// The time of the next event.
     fn next_ms(&self) -> Option<u64> {
         let arrival = (self.arrived < self.load.paced()).then(|| self.load.arrives_ms(self.arrived));
         let burst = self.load.burst.filter(|_| self.burst_left).map(|burst| burst.at.as_millis() as u64);
@@ -344,7 +344,7 @@ impl<'a> World<'a> {
         Ok(trace)
     }
 
-    /// The letters that the engine holds.
+    /// The numbers of the messages whose letters the engine holds.
     fn found(&mut self) -> Result<Vec<u64>, EngineError> {
         let (mut numbers, mut after) = (Vec::new(), None);
         loop {

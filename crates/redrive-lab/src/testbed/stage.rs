@@ -1,16 +1,16 @@
-//! Progress of a run, and whether somebody wants it to stop.
+//! Progress and interruption of a run.
 
 use std::time::Duration;
 
-/// Follows a run from outside.
+/// Observes a run and can interrupt it.
 pub trait Watch: Send + Sync {
-    /// `done` is the share of the whole run, from 0 to 1.
+    /// Reports progress; `done` is the share of the whole run, from 0 to 1.
     fn progress(&self, done: f64, doing: &str);
 
     fn is_interrupted(&self) -> bool;
 }
 
-/// Nobody watches.
+/// Ignores progress and never interrupts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -22,7 +22,7 @@ impl Watch for Silent {
     }
 }
 
-/// The part of a run that one variant is.
+/// The part of a run that one variant takes.
 #[derive(Clone, Copy)]
 pub struct Stage<'a> {
     watch: &'a dyn Watch,
@@ -38,20 +38,20 @@ impl std::fmt::Debug for Stage<'_> {
 }
 
 impl<'a> Stage<'a> {
-    /// Part `index` of `of` equal ones.
+    /// Part `index` of `of` equal parts.
     pub fn of(watch: &'a dyn Watch, name: &'a str, index: usize, of: usize) -> Self {
         let share = |index: usize| index as f64 / of.max(1) as f64;
         Self { watch, name, from: share(index), to: share(index + 1) }
     }
 
-    /// Part `index` of `of` equal ones of this stage.
+    /// Part `index` of `of` equal parts of this stage.
     #[must_use]
     pub fn part(&self, index: usize, of: usize) -> Self {
         let at = |index: usize| self.from + (self.to - self.from) * index as f64 / of.max(1) as f64;
         Self { from: at(index), to: at(index + 1), ..*self }
     }
 
-    /// Where time says how far it is.
+    /// Reports progress by elapsed time.
     pub fn at(&self, now: Duration, ends: Duration) {
         let share = now.as_secs_f64() / ends.as_secs_f64().max(f64::MIN_POSITIVE);
         self.share(share);

@@ -3,15 +3,15 @@
 use redrive::internal::dispatch::routes::Router;
 use redrive::{BreakerSettings, DeliveryOrder, Policy};
 
-/// One pipeline as a scenario sets it. The dead-letter guard is off: scenarios park many messages on purpose.
+/// The pipeline settings of a scenario. The dead-letter guard is off: scenarios park many messages on purpose.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub policy: Policy,
     pub ordering: DeliveryOrder,
     pub breaker: BreakerSettings,
-    /// Calls that may run at once, per partition.
+    /// Concurrent calls per partition.
     pub concurrency: u32,
-    /// Where messages go, if each has an endpoint. Only virtual runs know it.
+    /// Assigns endpoints to messages, if they have any. Only supported in virtual runs.
     pub router: Option<Router>,
 }
 

@@ -1,4 +1,4 @@
-//! What became of every message of a run, and the figures that follow from it.
+//! How every message of a run ended, and the figures derived from it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::load::Load;
 use super::record::{BUCKET_MS, MessageRecord, NEVER};
 use super::recorder::Recorder;
 
-/// What the engine counted when the run was over.
+/// The engine's counts at the end of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCounts {
     pub accepted: u64,
@@ -19,24 +19,24 @@ pub struct EngineCounts {
     pub letters: u64,
 }
 
-/// How a run by the real clock ended.
+/// The end of a run on the real clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
     pub engine: EngineCounts,
     pub ran_for: Duration,
-    /// How often the breaker opened, probe rounds that failed not counted.
+    /// How often the breaker opened, not counting failed probe rounds.
     pub breaker_opened: u32,
-    /// When it opened first, since the beginning of the run.
+    /// When it first opened, relative to the beginning of the run.
     pub breaker_first_ms: Option<u32>,
-    /// When people closed a letter.
+    /// The times at which people closed a letter.
     pub triaged_ms: Vec<u32>,
-    /// What the engine reported meanwhile.
+    /// The engine's metrics during the run.
     pub metrics: Vec<EngineSample>,
-    /// Records in the source, its tiers and its dead letters, counted at the broker; `None` where there is none.
+    /// Records in the source, its tiers and its dead letters, counted at the broker; `None` without a broker.
     pub broker_records: Option<u64>,
-    /// Those in each tier, in the order of the tiers; empty where there is no broker.
+    /// Records in each tier, in order; empty without a broker.
     pub tier_records: Vec<u64>,
-    /// The numbers of the messages that have a letter, read back from where letters are stored.
+    /// The numbers of the messages with a stored letter.
     pub letters: Vec<u64>,
 }
 
@@ -46,23 +46,23 @@ pub struct Trace {
     pub records: Vec<MessageRecord>,
     calls: Vec<u32>,
     failed: Vec<u32>,
-    /// When people closed a letter.
+    /// The times at which people closed a letter.
     pub triaged_ms: Vec<u32>,
-    /// What the engine reported meanwhile; empty by the virtual clock.
+    /// The engine's metrics during the run; empty on the virtual clock.
     pub metrics: Vec<EngineSample>,
     pub audit: Audit,
-    /// How long the run lasted by its own clock.
+    /// Duration of the run on its own clock.
     pub ran_for: Duration,
-    /// How often the breaker opened, probe rounds that failed not counted.
+    /// How often the breaker opened, not counting failed probe rounds.
     pub breaker_opened: u32,
-    /// When it opened first, since the beginning of the run.
+    /// When it first opened, relative to the beginning of the run.
     pub breaker_first_ms: Option<u32>,
     broker_records: Option<u64>,
     tier_records: Vec<u64>,
 }
 
 impl Trace {
-    /// `letters` are the numbers of the messages that have a letter, read back from where letters are stored.
+    /// Derives the trace; `letters` are the numbers of the messages with a stored letter.
     pub fn new(
         load: Load,
         recorder: &Recorder,
@@ -102,14 +102,14 @@ impl Trace {
         Self { triaged_ms, metrics, breaker_opened, breaker_first_ms, broker_records, tier_records, ..trace }
     }
 
-    /// Records per message: counted at the broker, or one per call and one per dead letter where there is none.
+    /// Records per message, counted at the broker; without a broker, one per call and one per dead letter.
     pub fn amplification(&self) -> f64 {
         let records = self.broker_records.unwrap_or(self.total_calls() + self.audit.dead);
         records as f64 / self.audit.produced.max(1) as f64
     }
 
-    /// Retries after the delay of each tier, per message: counted at the broker, or by the calls of each message where there is
-    /// none.
+    /// Retries per message after the delay of each tier, counted at the broker; without a broker, by the calls of
+    /// each message.
     pub fn tier_load(&self, tiers: usize) -> Vec<f64> {
         let produced = self.audit.produced.max(1) as f64;
         let made = |tier: usize| {
@@ -124,7 +124,7 @@ impl Trace {
         self.records.iter().enumerate().map(|(n, record)| (n as u64, record)).filter(|(_, r)| r.has_arrived())
     }
 
-    /// Messages that got their first attempt while messages arrived, per second.
+    /// Messages per second that had their first attempt during the arrivals.
     pub fn first_attempts_per_second(&self) -> f64 {
         let until = self.load.arrive_for.as_millis() as u32;
         let count = self.records.iter().filter(|record| record.first_ms < until).count();
@@ -139,7 +139,7 @@ impl Trace {
         self.failed.iter().map(|calls| u64::from(*calls)).sum()
     }
 
-    /// Failed calls in a span.
+    /// Failed calls in a time span.
     pub fn failed_between(&self, from: Duration, to: Duration) -> u64 {
         let bucket = |at: Duration| at.as_millis() as usize / BUCKET_MS as usize;
         let end = bucket(to).min(self.failed.len());
@@ -154,8 +154,8 @@ impl Trace {
         seconds.map(|(s, calls)| (s as f64, f64::from(calls.iter().sum::<u32>()))).collect()
     }
 
-    /// Messages that have arrived and had no first attempt, over time: what a consumer group shows as lag, because a message
-    /// that waits for a retry has been consumed. Of one lane, or of all.
+    /// Messages that have arrived but had no first attempt, over time, for one lane or all. This is what a consumer
+    /// group shows as lag, because a message that waits for a retry has been consumed.
     pub fn lag(&self, lane: Option<u32>, step: Duration) -> Vec<(f64, f64)> {
         let step_ms = step.as_millis().max(1) as usize;
         let steps = self.ran_for.as_millis() as usize / step_ms + 1;
@@ -172,7 +172,7 @@ impl Trace {
         cumulated(&change[..steps], step)
     }
 
-    /// Letters that came since the beginning, over time.
+    /// Letters since the beginning, over time.
     pub fn letters(&self, step: Duration) -> Vec<(f64, f64)> {
         let step_ms = step.as_millis().max(1) as usize;
         let steps = self.ran_for.as_millis() as usize / step_ms + 1;
@@ -183,7 +183,7 @@ impl Trace {
         cumulated(&change[..steps], step)
     }
 
-    /// Open letters over time: what died less what people closed.
+    /// Open letters over time: deaths minus closed letters.
     pub fn open_letters(&self, step: Duration) -> Vec<(f64, f64)> {
         let step_ms = step.as_millis().max(1) as usize;
         let steps = self.ran_for.as_millis() as usize / step_ms + 1;
@@ -197,14 +197,14 @@ impl Trace {
         cumulated(&change[..steps], step)
     }
 
-    /// Dead letters that came between two moments, per second.
+    /// Dead letters per second between two times.
     pub fn deaths_per_second(&self, from: Duration, to: Duration) -> f64 {
         let span = from.as_millis() as u32..to.as_millis() as u32;
         let died = self.arrived().filter(|(_, r)| r.is_dead() && span.contains(&r.ended_ms)).count();
         died as f64 / (to.saturating_sub(from)).as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// The share of all applied messages that were applied after a later one of their key.
+    /// The share of all applied messages that were applied after a later one of the same key.
     pub fn out_of_order(&self) -> f64 {
         let mut earliest_after = vec![NEVER; self.load.keys.max(1) as usize];
         let (mut applied, mut passed) = (0_u64, 0_u64);
@@ -230,7 +230,7 @@ fn cumulated(change: &[i64], step: Duration) -> Vec<(f64, f64)> {
     change.iter().enumerate().map(at).collect()
 }
 
-/// The value that `share` of all do not pass, of numbers in any order; NaN of none.
+/// The quantile `share` of unsorted values; NaN if there are none.
 pub fn quantile(values: impl IntoIterator<Item = u32>, share: f64) -> f64 {
     let mut all: Vec<u32> = values.into_iter().collect();
     all.sort_unstable();
@@ -238,7 +238,7 @@ pub fn quantile(values: impl IntoIterator<Item = u32>, share: f64) -> f64 {
     all.get(index.saturating_sub(1)).map_or(f64::NAN, |value| f64::from(*value))
 }
 
-/// NaN of none.
+/// The mean; NaN if there are no values.
 pub fn mean(values: impl IntoIterator<Item = u32>) -> f64 {
     let (sum, count) = values.into_iter().fold((0.0, 0_u64), |(s, n), v| (s + f64::from(v), n + 1));
     if count == 0 { f64::NAN } else { sum / count as f64 }
@@ -283,11 +283,11 @@ mod tests {
                 recorder.succeeded(n, at(1));
             }
         });
-        // Key 0 has 0 and 2, and 2 was first; key 1 has 1 and 3 in order.
+        // Of key 0's messages 0 and 2, 2 was applied first; those of key 1, 1 and 3, were in order.
         assert!((trace.out_of_order() - 0.25).abs() < 1e-9);
     }
 
-    /// The hook of the engine is told of a letter, the engine counts it, and nobody has written it.
+    /// A hook announced a letter and the engine counts it, but it was not stored.
     #[test]
     fn a_letter_that_is_announced_and_not_written_fails_the_audit() {
         let load = Load::steady(42, 2.0, at(1_000));

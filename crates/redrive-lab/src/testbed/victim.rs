@@ -1,6 +1,7 @@
-//! A process that is killed: an embedded engine, messages that it brings itself at a rate, and files that survive it.
+//! A process that gets killed: an embedded engine that ingests its own messages at a fixed rate, and files that
+//! survive.
 //!
-//! What a handler has done is appended to a file before it returns, so that whoever killed the process knows it.
+//! The handler appends to a file before it returns, so that the parent process knows every finished call.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -22,35 +23,35 @@ use crate::seed;
 
 const NAME: &str = "orders";
 const TICK: Duration = Duration::from_millis(2);
-/// Longer than all lives: what is brought again after a kill is no second message.
+/// Longer than all processes together, so that a message that is ingested again after a kill is a duplicate.
 const DEDUP: Duration = Duration::from_hours(1);
-/// Bytes of a number in a file.
+/// Bytes per number in a file.
 const NUMBER: u64 = 8;
 
-/// What a victim does, as its parent passes it on the command line.
+/// The victim's task, passed by its parent on the command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VictimOrder {
     pub dir: PathBuf,
     pub seed: u64,
-    /// Messages per second, and how many there are in all lives together.
+    /// Messages per second, and their total number across all processes.
     pub rate: f64,
     pub messages: u64,
     pub concurrency: u32,
-    /// How long a call takes.
+    /// Latency of a call.
     pub latency_ms: u64,
-    /// Whether the store survives; without it, a kill loses what was accepted.
+    /// Whether the store is durable; otherwise a kill loses accepted messages.
     pub durable: bool,
-    /// A new life has nothing of the lives before, on the embedded engine; for whoever breaks the claim.
+    /// On the embedded engine, each process starts without the state of the previous one, to break the claim.
     #[serde(default)]
     pub forgets: bool,
-    /// Which life this is, from 0.
+    /// Index of this process, from 0.
     pub life: u32,
-    /// The topic it reads, which somebody else writes; `None`: an embedded engine, to which it brings messages itself.
+    /// The topic it reads, which the parent produces to; `None` for an embedded engine that ingests its own messages.
     #[serde(default)]
     pub kafka: Option<VictimTopic>,
 }
 
-/// Where messages come from.
+/// The source of the messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VictimTopic {
     pub brokers: String,
@@ -58,7 +59,7 @@ pub struct VictimTopic {
     pub partitions: u32,
 }
 
-/// Numbers that a file holds. One that was cut off in the middle does not count.
+/// The numbers in a file. An incomplete number at the end is ignored.
 pub fn numbers(path: &Path) -> std::io::Result<Vec<u64>> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -68,18 +69,18 @@ pub fn numbers(path: &Path) -> std::io::Result<Vec<u64>> {
     Ok(bytes.as_chunks().0.iter().map(number).collect())
 }
 
-/// How many numbers it holds.
+/// How many numbers the file holds.
 pub fn count(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len() / NUMBER)
 }
 
 impl VictimOrder {
-    /// What the handlers of a life have done.
+    /// File with the numbers of the messages that the handlers of one process finished.
     pub fn done(&self, life: u32) -> PathBuf {
         self.dir.join(format!("done-{life}"))
     }
 
-    /// Messages that were accepted, in all lives.
+    /// File with the messages accepted by all processes.
     pub fn accepted(&self) -> PathBuf {
         self.of_this_life("accepted")
     }
@@ -92,23 +93,23 @@ impl VictimOrder {
         if self.forgets { self.dir.join(format!("{name}-{}", self.life)) } else { self.dir.join(name) }
     }
 
-    /// What the engine counts when all is done.
+    /// File with the engine's counts at the end.
     pub fn counts(&self) -> PathBuf {
         self.dir.join("counts.json")
     }
 
-    /// There once a life on Kafka reads its partitions.
+    /// Created once a process on Kafka reads its partitions.
     pub fn ready(&self, life: u32) -> PathBuf {
         self.dir.join(format!("ready-{life}"))
     }
 
-    /// There once a life on Kafka shall come to its end.
+    /// Created to tell a process on Kafka to end.
     pub fn stop(&self) -> PathBuf {
         self.dir.join("stop")
     }
 }
 
-/// Runs until everything has ended, or until it is killed. `order` is a [`VictimOrder`] as JSON.
+/// Runs until everything has ended, or until killed. `order` is a [`VictimOrder`] as JSON.
 pub fn run(order: &str) -> Result<(), Error> {
     let order: VictimOrder = serde_json::from_str(order)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -122,7 +123,7 @@ async fn live(order: VictimOrder) -> Result<(), Error> {
     }
 }
 
-/// The handler of a life: it appends the number of each message to its file.
+/// The pipeline of a process; its handler appends the number of each message to its file.
 fn pipeline(order: &VictimOrder, name: &str) -> Result<Pipeline, Error> {
     let latency = Duration::from_millis(order.latency_ms);
     let done = Arc::new(Mutex::new(append(&order.done(order.life))?));
@@ -137,12 +138,12 @@ fn pipeline(order: &VictimOrder, name: &str) -> Result<Pipeline, Error> {
     }))
 }
 
-/// Whoever started this process has killed the one before.
+/// The parent process killed the previous one.
 fn last_end(order: &VictimOrder) -> LastEnd {
     if order.life > 0 { LastEnd::FromOutside } else { LastEnd::Unknown }
 }
 
-/// Reads its topic until it is told to stop, or killed.
+/// Reads its topic until told to stop, or killed.
 #[cfg(feature = "kafka")]
 async fn on_kafka(order: VictimOrder, topic: VictimTopic) -> Result<(), Error> {
     use redrive::Policy;
@@ -174,7 +175,7 @@ fn on_kafka(_: VictimOrder, _: VictimTopic) -> std::future::Ready<Result<(), Err
     std::future::ready(Err("this build has no Kafka engine".into()))
 }
 
-/// An embedded engine, and messages that it brings itself.
+/// Runs an embedded engine and ingests its own messages.
 async fn on_its_own(order: VictimOrder) -> Result<(), Error> {
     let pipeline = pipeline(&order, NAME)?.dedup(DEDUP);
     let builder = Redrive::builder().last_end(last_end(&order)).pipeline(pipeline);
@@ -201,7 +202,8 @@ async fn on_its_own(order: VictimOrder) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goes on where the life before was killed. What it had accepted without writing it down is a duplicate by its id.
+/// Continues where the previous process was killed. Messages that it had accepted but not recorded are duplicates by
+/// id.
 async fn bring(order: &VictimOrder, handle: &PipelineHandle) -> Result<(), Error> {
     let load =
         Load::steady(order.seed, order.rate, Duration::from_secs_f64(order.messages as f64 / order.rate));

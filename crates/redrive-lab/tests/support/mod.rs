@@ -1,4 +1,4 @@
-//! A downstream on a free port, and a small HTTP client of its own.
+//! A downstream on a free port, and a small HTTP client.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes on a busy machine; only a hanging test gets there.
+/// Longer than any step takes on a busy machine; only a hanging test gets there.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 
 pub const FREE_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -46,7 +46,7 @@ impl Answer {
     }
 }
 
-/// Starts a downstream on a port the system chooses.
+/// Starts a downstream on a port that the system chooses.
 pub async fn start(options: DownstreamOptions) -> Running {
     let server = Server::bind(&DownstreamOptions { listen: FREE_PORT, ..options }).await.unwrap();
     let (addr, downstream) = (server.addr(), Arc::clone(server.downstream()));
@@ -94,7 +94,7 @@ impl Running {
         self.send(Method::PUT, path, &[], &body.to_string()).await
     }
 
-    /// A call as the webhook sink makes it.
+    /// Makes a call like the webhook sink.
     pub async fn call(&self, id: &str, attempt: u32, payload: &str) -> Answer {
         let attempt = attempt.to_string();
         self.send(Method::POST, "/orders", &[("webhook-id", id), ("redrive-attempt", &attempt)], payload)

@@ -1,4 +1,4 @@
-//! Quick runs of scenarios, and what must hold in them.
+//! Quick runs of scenarios, and their checks.
 
 use std::path::Path;
 
@@ -22,17 +22,17 @@ pub(crate) fn order(name: &str, broken: Option<usize>, out: Option<&Path>) -> Or
     }
 }
 
-/// Which expectations a test insists on.
+/// Which expectations a test enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insist {
-    /// All of them.
+    /// All expectations.
     OnAll,
-    /// Those that a busy machine cannot miss: a broker on the same cores is as busy as it is.
+    /// Only expectations that a busy machine cannot miss: a broker on the same cores is just as busy.
     OnWhatSpeedCannotChange,
 }
 
-/// The audit balances, and the figures are as expected. A miss that a busy machine alone can make is one only if it is made in
-/// every try; and a run in which even the variant without failures stalled says nothing about failures, and is repeated.
+/// Checks that the audit balances and the figures are as expected. A miss that a busy machine alone can cause counts
+/// only if every try has one. A run in which even the variant without failures stalled is inconclusive and repeated.
 pub(crate) fn must_hold(order: &Order, insist: Insist) -> Summary {
     let name = &order.name;
     let mut tries_left = 4;
@@ -55,7 +55,7 @@ fn control_stalled(summary: &Summary) -> bool {
     control.and_then(|variant| variant.figures.get("stall_p50_share")).is_some_and(|share| *share > 0.1)
 }
 
-/// On an engine, in seconds.
+/// Checks a run on an engine.
 pub(crate) fn must_hold_on(name: &str, engine: OrderedEngine, ran_on: &str, insist: Insist) {
     let summary = must_hold(&Order { engine: Some(engine), ..order(name, None, None) }, insist);
     assert_eq!(summary.ran_on, ran_on, "{name}");

@@ -1,5 +1,5 @@
-//! An open-model run: orders come at a rate of their own from one process, another reads them, and the lag of its group is
-//! looked at from outside.
+//! An open-model run: one process produces orders at a fixed rate, another consumes them, and the plan samples the
+//! lag of the consumer's group.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use redrive_lab::kafka::topics::{Lag, TopicProgress};
 use super::options::{KafkaBenchFates, Mode, Scenario};
 use super::runs::{Measurement, Runs};
 
-/// The reader joins its group and warms up before the lag is judged.
+/// Lag is ignored while the reader joins its group and warms up.
 const WARM_UP: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -30,7 +30,7 @@ impl Flow {
         self.run(runs, &reader, runs.options.partitions)
     }
 
-    /// On one partition, with one poison record and nothing else that fails.
+    /// Runs on one partition, with a single poison record and no other failures.
     pub fn measure_poison(self, runs: &mut Runs<'_>, mode: Mode) -> Result<Figures, Error> {
         let name = runs.name();
         let reader =
@@ -45,7 +45,7 @@ impl Flow {
         let shared =
             Measurement { source: &source, n, rate: self.rate, seconds: self.seconds, partitions, ..*reader };
         let mut reading = runs.start(&Measurement { scenario: self.scenario, ..shared })?;
-        // Topics are made and the group is joined before the first order comes, as in a service that runs.
+        // Let the reader create its topics and join the group before the first order, as in a running service.
         std::thread::sleep(Duration::from_secs(2));
         let loading = runs.start(&Measurement { scenario: Scenario::Load, ..shared })?;
         let looks = self.look(runs, reader.name, &source)?;
@@ -59,7 +59,7 @@ impl Flow {
         Ok(figures)
     }
 
-    /// How far the topic and the group were, until the load ends.
+    /// Samples the progress of the topic and the group until the load ends.
     fn look(self, runs: &Runs<'_>, group: &str, source: &str) -> Result<Vec<(f64, TopicProgress)>, Error> {
         let lag = Lag::of(&runs.options.brokers, group, source)?;
         let (began, mut looks) = (Instant::now(), Vec::new());
@@ -82,7 +82,8 @@ impl Flow {
         figures.set("lag_last", last);
         figures.set("lag_max", lags.iter().copied().fold(0.0, f64::max));
         let rate = self.rate as f64;
-        // As many as come in a second are no lag: marks are committed ten times a second, and a look takes time.
+        // Up to half a second's worth of orders is no lag: offsets are committed ten times a second, and sampling
+        // takes time.
         let flat = last <= (first * 1.5).max(rate * 0.5) && loaded.get("sent_s") < self.seconds as f64 * 1.03;
         figures.set("flat", f64::from(u8::from(flat)));
         figures.set("goodput", figures.get("n") / figures.get("first_s").max(self.seconds as f64));

@@ -1,4 +1,4 @@
-//! Writes orders at a rate of their own, in a process of its own: whoever reads them does not slow it down.
+//! Produces orders at a fixed rate in its own process, so that consumers do not slow it down.
 
 use std::time::{Duration, Instant};
 

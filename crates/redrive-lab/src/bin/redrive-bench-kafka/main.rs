@@ -1,4 +1,4 @@
-//! Measures the Kafka engine on the common workload, beside what a bare client reaches. See docs/benchmarks-kafka.md.
+//! Measures the Kafka engine on the common workload, next to a bare client. See docs/benchmarks-kafka.md.
 
 mod flow;
 mod load;
@@ -17,7 +17,7 @@ use options::{KafkaBenchOptions, KafkaBenchSize, Scenario};
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 
-/// Also C's: librdkafka allocates once per header. See docs/adr/0018.
+/// Also for C code: librdkafka allocates once per header. See docs/adr/0018.
 #[cfg(all(feature = "jemalloc", target_os = "linux"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One measurement, in this process.
+/// Runs one measurement in this process.
 fn measure(scenario: Scenario, options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match scenario {

@@ -1,36 +1,36 @@
-//! The command line: what the whole run is given, and what it gives to the process of each measurement.
+//! The command line of the whole run and of the process of each measurement.
 
 use std::path::PathBuf;
 
 #[derive(Clone, Debug)]
 pub struct KafkaBenchOptions {
-    /// A single measurement, in this process.
+    /// Runs a single measurement in this process.
     pub scenario: Option<Scenario>,
     pub brokers: String,
     pub size: KafkaBenchSize,
     pub repeats: u32,
-    /// Only measurements whose name contains this.
+    /// Only run measurements whose name contains this.
     pub only: Option<String>,
     pub concurrency: u32,
     pub partitions: u64,
     pub n: u64,
     pub fates: KafkaBenchFates,
-    /// The only order that fails, instead of the fates.
+    /// The number of the only order that fails; overrides `fates`.
     pub poison: Option<u64>,
     pub mode: Mode,
-    /// Of what a load writes.
+    /// Compression of the orders that a load produces.
     pub compression: &'static str,
     pub rate: u64,
     pub seconds: u64,
     /// The topic of the orders.
     pub source: String,
-    /// Group and pipeline of one measurement; its topics begin with it.
+    /// Group and pipeline of the measurement; also the prefix of its topics.
     pub name: String,
-    /// Settings of librdkafka over the engine's, to find out what they cost.
+    /// librdkafka settings that override the engine's, to measure their cost.
     pub passed_on: Vec<(String, String)>,
-    /// Where a process writes what its handlers did.
+    /// File in which the process records its handler calls.
     pub trace: Option<PathBuf>,
-    /// Where the engine's local files go.
+    /// Directory for the engine's local files.
     pub dir: PathBuf,
 }
 
@@ -38,15 +38,15 @@ pub struct KafkaBenchOptions {
 pub enum Scenario {
     /// A loop around a bare client.
     Raw,
-    /// Writes orders at a rate of their own.
+    /// Produces orders at a fixed rate.
     Load,
-    /// All orders are there, then the engine starts.
+    /// All orders exist before the engine starts.
     Drain,
-    /// Orders come at a rate of their own.
+    /// Orders arrive at a fixed rate.
     Paced,
-    /// As paced, with the gate closed for a minute.
+    /// Like `Paced`, with the pipeline paused for a minute.
     Outage,
-    /// Until it is killed.
+    /// Runs until it is killed.
     Serve,
 }
 
@@ -56,11 +56,11 @@ pub enum Mode {
     Blocking,
 }
 
-/// What the handler decides by.
+/// How the handler decides whether an order fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KafkaBenchFates {
     Succeed,
-    /// As the workload says.
+    /// The fates of the workload.
     Workload,
 }
 
@@ -68,7 +68,7 @@ pub enum KafkaBenchFates {
 pub enum KafkaBenchSize {
     Quick,
     Normal,
-    /// One long run under fire, instead of the measurements.
+    /// One long run with kills, instead of the measurements.
     Soak,
 }
 

@@ -1,4 +1,4 @@
-//! All measurements in one run, and the table of their figures.
+//! Runs all measurements and tabulates their figures.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ struct KafkaBenchmark<'a> {
     options: &'a KafkaBenchOptions,
     runs: Runs<'a>,
     table: FigureTable,
-    /// What must not be: lost or repeated orders.
+    /// Violations: lost or repeated orders.
     faults: Vec<String>,
 }
 
@@ -86,14 +86,14 @@ impl KafkaBenchmark<'_> {
         Ok(())
     }
 
-    /// Orders that every drain reads: each does so as a group of its own.
+    /// Produces the orders that all drains read, each in its own group.
     fn preload(&self) -> Result<(), Error> {
         let KafkaBenchOptions { source, n, brokers, partitions, .. } = self.options;
         self.runs.create(source)?;
         Loader::new(brokers, source, *partitions, &[])?.write(0..*n)
     }
 
-    /// A: all succeed. The bare loop and the engine by turns, so that the machine is the same for both.
+    /// A: all orders succeed. The bare loop and the engine take turns, so that both see the same machine.
     fn drain(&mut self) -> Result<f64, Error> {
         let (mut raws, mut drains) = (Repeats::default(), Repeats::default());
         for _ in 0..self.options.repeats {
@@ -113,7 +113,7 @@ impl KafkaBenchmark<'_> {
         Ok(rate.median())
     }
 
-    /// B: fates as the workload says.
+    /// B: the fates of the workload.
     fn mixed(&mut self, drain_rate: f64) -> Result<f64, Error> {
         let (mut raws, mut mixed) = (Repeats::default(), Repeats::default());
         for _ in 0..self.options.repeats {
@@ -141,7 +141,7 @@ impl KafkaBenchmark<'_> {
         Ok(rate.median())
     }
 
-    /// Fixed rates below saturation: does the happy path notice the failures?
+    /// Fixed rates below saturation: do failures slow down the happy path?
     fn paced(&mut self) -> Result<(), Error> {
         let (rates, seconds) = match self.options.size {
             KafkaBenchSize::Quick => ([2_000, 5_000], 8),
@@ -173,7 +173,7 @@ impl KafkaBenchmark<'_> {
         Ok(())
     }
 
-    /// The highest rate at which the lag stays flat: from saturation downwards in steps of 8 %.
+    /// Finds the highest rate with flat lag: from saturation downwards in steps of 8 %.
     fn highest(&mut self, saturated: [f64; 2]) -> Result<(), Error> {
         let seconds = if self.options.size == KafkaBenchSize::Quick { 6 } else { 15 };
         let mut highest = [0.0; 2];
@@ -205,7 +205,7 @@ impl KafkaBenchmark<'_> {
         Ok(())
     }
 
-    /// Memory while nothing is taken for a minute and orders keep coming.
+    /// Memory while the pipeline is paused for a minute and orders keep arriving.
     fn outage(&mut self) -> Result<(), Error> {
         let (rate, seconds) = (50_000, 75);
         let flow = Flow { rate, seconds, fates: KafkaBenchFates::Workload, scenario: Scenario::Outage };
@@ -220,7 +220,7 @@ impl KafkaBenchmark<'_> {
         Ok(())
     }
 
-    /// `kill -9`, and how long after the restart the next attempt is made.
+    /// `kill -9`, and the time from the restart to the next attempt.
     fn moving(&mut self) -> Result<(), Error> {
         let (name, n) = (self.runs.name(), 400_000);
         let source = format!("{name}-source");
@@ -248,7 +248,7 @@ impl KafkaBenchmark<'_> {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // The first start finds no group and no topics; it is no restart.
+            // The first start is no restart: it finds no group and no topics.
             if round > 0 {
                 seconds.push(began.elapsed().as_secs_f64());
             }
@@ -259,7 +259,7 @@ impl KafkaBenchmark<'_> {
         self.runs.clear(&name)
     }
 
-    /// One poison record in the only partition: how long others wait, in both modes.
+    /// One poison record on a single partition: how long the others wait in each mode.
     fn poison(&mut self) -> Result<(), Error> {
         for (mode, word) in [(Mode::NonBlocking, "non-blocking"), (Mode::Blocking, "blocking")] {
             let figures =
@@ -276,7 +276,7 @@ impl KafkaBenchmark<'_> {
         Flow { rate, seconds, fates, scenario: Scenario::Paced }.measure(&mut self.runs)
     }
 
-    /// One drain of what was preloaded.
+    /// Runs one drain of the preloaded orders.
     fn drained(&mut self, scenario: Scenario, fates: KafkaBenchFates) -> Result<Figures, Error> {
         let name = self.runs.name();
         if scenario == Scenario::Raw {
@@ -302,7 +302,7 @@ impl KafkaBenchmark<'_> {
     }
 }
 
-/// The engine's rate over that of the bare loop beside it.
+/// The engine's rate as a share of the paired bare loop's rate.
 fn shares(runs: &Repeats, raws: &Repeats, seconds: &str, raw_seconds: &str) -> Spread {
     Spread::of(runs.0.iter().zip(&raws.0).map(|(run, raw)| raw.get(raw_seconds) / run.get(seconds)))
 }

@@ -1,7 +1,8 @@
-//! The ceiling: a loop around a bare client that consumes, writes the same copies with as many headers, and commits.
+//! The ceiling: a loop around a bare client that consumes, produces the same copies with as many headers, and
+//! commits.
 //!
-//! It decides by the same fates and reads every copy back, but waits for nothing, keeps nothing and gives no promise
-//! beyond "copies are acknowledged before the offsets behind them are committed".
+//! It uses the same fates and reads every copy back, but does not wait for due times, keeps no state and guarantees
+//! only that copies are acknowledged before the offsets behind them are committed.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +23,10 @@ use super::options::{KafkaBenchFates, KafkaBenchOptions};
 const ATTEMPTS_MAX: u8 = 4;
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
 const WAIT: Duration = Duration::from_millis(10);
-/// So many waits in a row without a record mean that something is wrong.
+/// Empty polls in a row before the loop gives up.
 const WAITS_MAX: u32 = 6_000;
 
-/// What stands in the headers of a copy besides the number of attempts: as many and about as long as the engine's.
+/// The headers of a copy besides the attempt count: as many as the engine's, and about as long.
 const HEADERS: [(&str, &str); 11] = [
     ("x-orig-topic", "bench-orders"),
     ("x-orig-partition", "3"),
@@ -52,7 +53,7 @@ impl ProducerContext for Quiet {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        // A ceiling that lost something would be none.
+        // A ceiling that loses records would be meaningless.
         assert!(result.is_ok(), "a copy was not acknowledged");
     }
 }
@@ -168,7 +169,7 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// Not by `flush`, which polls for 100 ms at a time however soon the answers come.
+    /// Does not use `flush`, which polls in steps of 100 ms even if the acknowledgements arrive sooner.
     fn drain(&self) {
         while self.producer.in_flight_count() > 0 {
             self.producer.poll(Duration::from_millis(1));

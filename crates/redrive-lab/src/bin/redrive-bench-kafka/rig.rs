@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::options::{KafkaBenchOptions, Mode};
 use super::witness::KafkaBenchWitness;
 
-/// Nothing that is waited for takes this long unless it never comes.
+/// Limit for every wait.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 pub struct Rig {
@@ -21,7 +21,7 @@ pub struct Rig {
     redrive: Redrive,
 }
 
-/// The processor of every measurement.
+/// The processor that every measurement uses.
 pub fn processor(options: &KafkaBenchOptions) -> Processor {
     Processor {
         brokers: options.brokers.clone(),
@@ -37,7 +37,7 @@ pub fn processor(options: &KafkaBenchOptions) -> Processor {
     }
 }
 
-/// A pipeline that runs.
+/// A running pipeline.
 pub struct RunningPipeline {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<RunReport, redrive::RunError>>,
@@ -63,7 +63,7 @@ impl Rig {
         RunningPipeline { stop, running: tokio::spawn(async move { redrive.run_until(stopped).await }) }
     }
 
-    /// Waits until `count` says that `n` of something happened, and tells when that was.
+    /// Waits until `count` reaches `n`, and returns that time.
     pub async fn wait(
         &self,
         run: &RunningPipeline,

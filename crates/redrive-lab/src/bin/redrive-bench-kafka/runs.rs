@@ -1,4 +1,4 @@
-//! Measurements in processes of their own, so that none inherits memory or threads from another.
+//! Measurements in separate processes, so that none inherits memory or threads from another.
 
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,13 +9,13 @@ use redrive_lab::kafka::topics::{self, Topic};
 
 use super::options::{KafkaBenchFates, KafkaBenchOptions, Mode, Scenario};
 
-/// Starts measurements and gives each a name of its own, under which it finds no topic and no group.
+/// Starts measurements. Each gets a unique name, so that it finds no existing topics or group.
 pub struct Runs<'a> {
     pub options: &'a KafkaBenchOptions,
     count: u32,
 }
 
-/// What differs between two measurements.
+/// The settings that differ between measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement<'a> {
     pub scenario: Scenario,
@@ -33,7 +33,7 @@ pub struct Measurement<'a> {
 }
 
 impl<'a> Measurement<'a> {
-    /// A drain of nothing; everything else is said by whoever needs it.
+    /// A drain without orders; callers override what they need.
     pub fn new(name: &'a str) -> Self {
         Self {
             scenario: Scenario::Drain,
@@ -136,14 +136,15 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// A measurement under way; it ends with this.
+/// A running measurement.
 pub struct Started {
     child: Child,
     what: String,
 }
 
 impl Started {
-    /// Waits for its end and reads its figures. Its standard input is closed, which tells it that nothing more comes.
+    /// Waits for the measurement to end and returns its figures. Closes its standard input, which signals that no
+    /// more orders follow.
     pub fn figures(mut self) -> Result<Figures, Error> {
         drop(self.child.stdin.take());
         let mut text = String::new();
@@ -158,7 +159,7 @@ impl Started {
         Ok(Figures::parse(&text))
     }
 
-    /// Memory it holds right now, in MB.
+    /// Resident memory of the process, in MB.
     pub fn rss_mb(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -170,12 +171,12 @@ impl Started {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// To tell it something.
+    /// The standard input of the process, for sending it the number of orders.
     pub fn stdin(&mut self) -> Option<&mut ChildStdin> {
         self.child.stdin.as_mut()
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     pub fn kill(mut self) -> Result<(), Error> {
         self.child.kill()?;
         self.child.wait()?;

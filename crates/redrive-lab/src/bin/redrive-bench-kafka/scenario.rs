@@ -1,4 +1,4 @@
-//! The measurements of the engine. Each runs in a process of its own.
+//! The measurements of the engine. Each runs in a separate process.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn rig(options: &KafkaBenchOptions) -> Result<Rig, Error> {
     Rig::open(options, witness)
 }
 
-/// All orders are there, then the worker starts.
+/// All orders exist before the worker starts.
 pub async fn drain(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options)?;
@@ -40,12 +40,12 @@ pub async fn drain(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let stopping = Instant::now();
     run.stop().await?;
     figures.set("stop_s", stopping.elapsed().as_secs_f64());
-    // A stop settles and commits everything that was done.
+    // Stopping settles and commits all finished messages.
     figures.set("settled_s", began.elapsed().as_secs_f64());
     Ok(figures)
 }
 
-/// Orders come at a rate of their own, from another process, until the end of standard input says that all are written.
+/// Orders arrive at a fixed rate from another process, until a line on standard input says that all are produced.
 pub async fn paced(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options)?;
@@ -55,7 +55,7 @@ pub async fn paced(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let written = all_written();
     let span = Duration::from_secs(options.seconds);
     tokio::time::sleep_until((began + span).into()).await;
-    // What was tried within the span, whatever was written: a reader that falls behind shows here.
+    // Attempts within the span, regardless of how many orders were produced: shows a reader that falls behind.
     figures.set("tried_in_span", rig.witness.first.sum() as f64);
     figures.set("span_cpu_s", cpu_seconds() - cpu);
     figures.set("rss_mb", rss_mb());
@@ -65,7 +65,7 @@ pub async fn paced(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// As paced, but the gate is closed for a minute in the middle: nothing is taken, and memory stays where it is.
+/// Like [`paced`], with the pipeline paused for a minute in the middle: nothing is taken, and memory stays flat.
 pub async fn outage(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options)?;
@@ -94,7 +94,8 @@ pub async fn outage(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Runs until it is killed or its standard input ends. Keeps nothing in memory, since it may be killed at any moment.
+/// Runs until it is killed or its standard input ends. Writes its trace to a file, since it may be killed at any
+/// moment.
 pub async fn serve(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let processor = processor(options);
     let trace = Trace::append(options.trace.as_deref().ok_or("where does the trace go?")?)?;
@@ -146,7 +147,7 @@ fn quantiles(name: &str, histogram: &Histogram, figures: &mut Figures) {
     figures.set(&format!("{name}_max_ms"), histogram.max_ms());
 }
 
-/// How many orders were written in all: the plan says so in a line once they are.
+/// Reads from standard input how many orders were produced in total; the plan sends it once the load has ended.
 fn all_written() -> tokio::task::JoinHandle<Result<u64, Error>> {
     tokio::task::spawn_blocking(|| {
         let mut text = String::new();

@@ -1,5 +1,5 @@
-//! One long run: orders at a fixed rate with the fates of the workload, a processor that is killed every few minutes, and
-//! an audit by id at the end.
+//! One long run: orders at a fixed rate with the fates of the workload, a processor that is killed every few minutes,
+//! and a final audit by id.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const NAME: &str = "bench-soak";
 const ATTEMPTS_MAX: u8 = 4;
 const KILLS_APART_MAX: Duration = Duration::from_secs(150);
 const SAY_EVERY: Duration = Duration::from_secs(30);
-/// What is pending when the load ends must be finished within this.
+/// Messages that are pending when the load ends must finish within this time.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 pub fn run(options: &KafkaBenchOptions) -> Result<(), Error> {
@@ -34,7 +34,8 @@ pub fn run(options: &KafkaBenchOptions) -> Result<(), Error> {
     std::fs::create_dir_all(&options.dir)?;
     let path = options.dir.join("trace");
     let source = format!("{NAME}-source");
-    // Orders are forgotten long after they were read, so that a long run fits on a disk.
+    // Retention is far longer than the lag, so that orders are read before they expire and a long run still fits on
+    // the disk.
     let settings = [("retention.bytes", "2147483648"), ("segment.bytes", "268435456")];
     topics::create(brokers, &[Topic { name: &source, partitions: *partitions as i32, settings: &settings }])?;
     let verdict = under_fire(&mut runs, &source, &path);
@@ -113,7 +114,7 @@ fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<AuditVer
     Ok(audit.verdict())
 }
 
-/// Waits until nothing was tried for longer than the longest delay.
+/// Waits until there was no attempt for longer than the longest delay.
 fn wait_until_idle(path: &Path) -> Result<(), Error> {
     let (began, mut moved, mut last) = (Instant::now(), Instant::now(), trace::len(path));
     while moved.elapsed() < Duration::from_secs(8) {

@@ -1,5 +1,5 @@
-//! The handler of every run, and what it saw: who was tried how often, who succeeded, how long records waited, how late
-//! retries came.
+//! The handler of every run. Records attempts and successes per order, how long records waited, and how late retries
+//! were.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -19,25 +19,25 @@ const DELAYS_MS: [u64; 3] = [1000, 2000, 4000];
 #[derive(Debug)]
 pub struct KafkaBenchWitness {
     fates: KafkaBenchFates,
-    /// The only order that fails, and it always does, instead of the fates.
+    /// The number of the only order that fails, on every attempt; overrides the fates.
     poison: Option<u64>,
     attempts: Vec<AtomicU8>,
     successes: Vec<AtomicU8>,
     dead: Vec<AtomicU8>,
-    /// The millisecond from which the next attempt may start, by the wall clock; 0 if none was announced. Empty if none
-    /// will be.
+    /// Due time of the next attempt in wall-clock milliseconds; 0 if none is expected. Empty if no retries are
+    /// expected.
     due_ms: Vec<AtomicU64>,
     pub first: Striped,
     pub succeeded: Striped,
     pub died: AtomicU64,
     pub late: Histogram,
-    /// From the moment a record was made until its first attempt, for those that are not poison.
+    /// Time from the creation of a record to its first attempt, poison excluded.
     pub waited: Histogram,
     trace: Option<Trace>,
 }
 
 impl KafkaBenchWitness {
-    /// Knows the orders below `n`.
+    /// Tracks the orders below `n`.
     pub fn new(
         n: u64,
         fates: KafkaBenchFates,
@@ -62,7 +62,7 @@ impl KafkaBenchWitness {
         })
     }
 
-    /// The handler: decides the fate of the message, and nothing else.
+    /// The handler: records the call and decides the fate of the message.
     pub fn handle(&self, message: &Message) -> Result<(), Failure> {
         let i = message.payload().and_then(orders::number).unwrap_or(u64::MAX);
         let Some(attempts) = self.attempts.get(i as usize) else {
@@ -112,7 +112,7 @@ impl KafkaBenchWitness {
         self.succeeded.sum() + self.died.load(Ordering::Relaxed)
     }
 
-    /// Of the first `n` messages: those without an end, with a second success, with both ends.
+    /// Counts faults among the first `n` messages: lost, succeeded more than once, both succeeded and dead.
     pub fn faults(&self, n: u64) -> (u64, u64, u64) {
         let value = |byte: &AtomicU8| byte.load(Ordering::Relaxed);
         let (mut lost, mut repeated, mut both) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Messages into the pipeline, in batches, until each of them is a dead letter.
+//! Ingests messages in batches until all of them are dead letters.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use super::options::{LettersEngine, LettersOptions};
 use super::store::{LetterStore, PARTITIONS, disk_mb};
 use super::workload;
 
-/// Messages in one call of ingest.
+/// Messages per ingest call.
 const BATCH: u64 = 1000;
-/// Calls that wait for their answer at the same time.
+/// Concurrent ingest calls.
 const PRODUCERS: u64 = 16;
 
 pub async fn run(options: &LettersOptions) -> Result<Figures, Error> {
@@ -67,7 +67,7 @@ async fn ingest(handle: &PipelineHandle, n: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Offers messages until they are accepted: a store that is busy says so, and means: in a moment.
+/// Offers messages until they are accepted; retries while the store is busy.
 async fn offer(handle: &PipelineHandle, from: u64, to: u64) -> Result<(), IngestError> {
     let now = handle.now();
     let message = |i| {

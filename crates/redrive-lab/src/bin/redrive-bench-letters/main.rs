@@ -1,5 +1,5 @@
-//! Measures what an operator waits for when there are many dead letters: groups, pages, counts, a start; on the embedded
-//! engine and on Kafka. See docs/benchmarks.md.
+//! Measures operator actions with many dead letters: groups, pages, counts, startup; on the embedded engine and on
+//! Kafka. See docs/benchmarks.md.
 
 mod fill;
 mod options;
@@ -15,7 +15,7 @@ use options::{LettersOptions, LettersStep};
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 
-/// Also C's: librdkafka allocates once per header. See docs/adr/0018.
+/// Also for C code: librdkafka allocates once per header. See docs/adr/0018.
 #[cfg(all(feature = "jemalloc", target_os = "linux"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One step, in this process.
+/// Runs one step in this process.
 fn measure(step: LettersStep, options: &LettersOptions) -> Result<Figures, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match step {

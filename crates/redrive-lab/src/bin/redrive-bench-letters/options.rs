@@ -1,40 +1,40 @@
-//! The command line: what the whole run is given, and what it gives to the process of each step.
+//! The command line of the whole run and of the process of each step.
 
 use std::path::PathBuf;
 
-/// Letters of the whole run, size by size.
+/// Numbers of letters to measure, in this order.
 const SIZES: [u64; 3] = [10_000, 1_000_000, 10_000_000];
-/// Enough to see that everything still works.
+/// Enough letters for a smoke test.
 const QUICK: u64 = 2_000;
 
 #[derive(Clone, Debug)]
 pub struct LettersOptions {
-    /// One step, in this process.
+    /// Runs one step in this process.
     pub step: Option<LettersStep>,
-    /// Those to measure, one after the other.
+    /// Engines to measure, one after the other.
     pub engines: Vec<LettersEngine>,
     pub sizes: Vec<u64>,
-    /// Processes that open the letters and ask, for each size.
+    /// Processes per size that open the letters and ask the questions.
     pub repeats: u32,
-    /// How often each question is asked in a process.
+    /// How often a process asks each question.
     pub asked: u32,
     pub seed: u64,
-    /// Small numbers say nothing about the aims.
+    /// Whether this is a quick run; its few letters cannot show whether the aims are met.
     pub is_quick: bool,
     pub brokers: String,
-    /// Where the broker keeps its data, if it is on this machine.
+    /// The broker's data directory, if it is on this machine.
     pub broker_dir: Option<PathBuf>,
-    /// Pipeline, group and prefix of the topics of one size on Kafka.
+    /// Pipeline, group and topic prefix of one size on Kafka.
     pub name: String,
     pub dir: PathBuf,
 }
 
-/// What a process of the run does.
+/// What a child process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LettersStep {
-    /// Messages go in and die.
+    /// Ingests messages that all become dead letters.
     Fill,
-    /// Opens what is there, and asks.
+    /// Opens the existing letters and asks the questions.
     Ask,
 }
 

@@ -1,4 +1,4 @@
-//! The whole run: every engine and size, repeated, one table, and whether the aims are met.
+//! The whole run: every engine and size with repeats, in one table, and whether the aims are met.
 
 use std::fs;
 
@@ -9,9 +9,9 @@ use super::options::LettersOptions;
 use super::runs::{LettersRun, Measured};
 use super::workload;
 
-/// The most letters for which the aims hold.
+/// The aims apply up to this many letters.
 const AIMS_LETTERS: u64 = 1_000_000;
-/// What a list of groups may take, and the first page of an indexed filter.
+/// The aims: figure, label and limit in milliseconds, for the list of groups and the first page of an indexed filter.
 const AIMS_MS: [(&str, &str, f64); 3] = [
     ("groups_ms", "groups listed", 1_000.0),
     ("group_page_ms", "first page of the largest group", 100.0),
@@ -80,7 +80,7 @@ fn rows(table: &mut FigureTable, what: &str, n: u64, Measured { filled, asked }:
     }
 }
 
-/// Each aim as a line for people, and whether it is met in every process.
+/// Describes each aim and whether every process met it.
 fn judged(what: &str, asked: &Repeats) -> Vec<(String, bool)> {
     let judge = |(name, words, most): &(&str, &str, f64)| {
         let took = asked.figure(name).max();

@@ -1,4 +1,4 @@
-//! A process that starts where many letters are, and asks what an operator asks.
+//! Starts on a store with many letters and asks an operator's questions.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use super::options::LettersOptions;
 use super::store::{LetterStore, disk_mb};
 use super::workload;
 
-/// As `redrive dlq list` and the dashboard ask for them.
+/// The page size of `redrive dlq list` and the dashboard.
 const PAGE: usize = 100;
-/// Far longer than reading the rest of the letters takes.
+/// Far longer than reading the remaining letters takes.
 const READ_MAX: Duration = Duration::from_mins(3);
 
 pub async fn run(options: &LettersOptions) -> Result<Figures, Error> {
@@ -46,7 +46,7 @@ pub async fn run(options: &LettersOptions) -> Result<Figures, Error> {
     let all = Selection::all(LetterState::Open);
     let middle = store.middle(n);
     ask.times("middle_page_ms", || first(handle, &all, middle), |found| found > 0).await?;
-    // By the id of a message: both engines have an index.
+    // By message id, which both engines index.
     let page = all.page_without_payloads(handle, middle, 1).await?;
     let id = page.letters.first().ok_or("no letter in the middle")?.message.id().to_owned();
     let by_id = Selection { filter: Some(Filter::parse(&format!("id:\"{id}\""))?), ..all.clone() };
@@ -55,7 +55,7 @@ pub async fn run(options: &LettersOptions) -> Result<Figures, Error> {
         return Err(format!("no letter of message {id}, or several").into());
     }
     ask.figures.set("by_id_ms", ms(began.elapsed()));
-    // Not indexed: letters are read until the page is full.
+    // Not indexed: the engine scans letters until the page is full.
     let status = Selection { filter: Some(Filter::parse("status:404")?), ..all.clone() };
     ask.times("status_page_ms", || first(handle, &status, None), |found| found > 0).await?;
     let text = format!("error:\"{}\"", workload::id(n / 2));
@@ -76,7 +76,7 @@ pub async fn run(options: &LettersOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// The groups, as soon as they are known: an engine that still reads letters says so.
+/// Asks for the groups until the engine has read all letters and can list them.
 async fn known_groups(actions: &Actions, handle: &PipelineHandle) -> Result<Vec<GroupSummary>, Error> {
     let began = Instant::now();
     loop {
@@ -88,7 +88,7 @@ async fn known_groups(actions: &Actions, handle: &PipelineHandle) -> Result<Vec<
     }
 }
 
-/// Asks a question several times. The median counts; the longest is printed too.
+/// Asks a question several times. Reports the median, and the maximum as well.
 struct Asking<'a> {
     figures: &'a mut Figures,
     times: u32,
@@ -122,7 +122,7 @@ fn in_group(group: GroupId) -> Result<Selection, Error> {
     Ok(Selection { filter, state: Some(LetterState::Open), ..Selection::default() })
 }
 
-/// Letters on the first page after `after`; one that is short for other reasons than the end is followed by the next.
+/// Counts the letters of the first page after `after`; continues if a page is cut short before the end.
 async fn first(handle: &PipelineHandle, selection: &Selection, after: Option<u64>) -> Result<u64, Error> {
     let mut at = after;
     let mut found = 0;
@@ -136,7 +136,7 @@ async fn first(handle: &PipelineHandle, selection: &Selection, after: Option<u64
     }
 }
 
-/// Follows the pages to their end.
+/// Follows all pages and counts the letters.
 async fn find(handle: &PipelineHandle, selection: &Selection) -> Result<usize, Error> {
     let (mut after, mut found) = (None, 0);
     loop {

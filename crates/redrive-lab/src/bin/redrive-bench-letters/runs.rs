@@ -1,4 +1,4 @@
-//! Steps in processes of their own, so that none inherits memory from another.
+//! Steps in separate processes, so that none inherits memory from another.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use redrive_lab::kafka::topics::{self, Topic};
 use super::options::{LettersEngine, LettersOptions, LettersStep};
 use super::store::PARTITIONS;
 
-/// One engine with so many letters.
+/// One engine with a given number of letters.
 pub struct LettersRun<'a> {
     options: &'a LettersOptions,
     engine: LettersEngine,
@@ -18,7 +18,7 @@ pub struct LettersRun<'a> {
     name: String,
 }
 
-/// What a run found.
+/// The figures of one run.
 pub struct Measured {
     pub filled: Figures,
     pub asked: Repeats,
@@ -66,7 +66,7 @@ impl<'a> LettersRun<'a> {
         Ok(Figures::parse(&text))
     }
 
-    /// Removes what an earlier run left, and waits for the disk.
+    /// Removes the leftovers of an earlier run and waits for the disk.
     fn clear(&self) -> Result<(), Error> {
         if self.engine == LettersEngine::Kafka {
             let found = topics::beginning_with(&self.options.brokers, "bench-letters-")?;

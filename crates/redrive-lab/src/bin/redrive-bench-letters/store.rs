@@ -1,4 +1,4 @@
-//! The pipeline on either engine: every message it is given dies at its first attempt.
+//! The pipeline on either engine; every message dies on its first attempt.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ use tokio::task::JoinHandle;
 use super::options::{LettersEngine, LettersOptions};
 use super::workload;
 
-/// Partitions of the source and of the letters.
+/// Partitions of the source topic and of the letter topic.
 pub const PARTITIONS: u64 = 4;
 const CONCURRENCY: u32 = 1024;
-/// Nothing that is waited for stands still for this long unless it never comes.
+/// Longest time without progress before a wait fails.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// A pipeline that runs.
+/// A running pipeline.
 pub struct LetterStore {
     pub handle: PipelineHandle,
     engine: LettersEngine,
@@ -43,7 +43,7 @@ impl LetterStore {
         Ok(Self { handle, engine, stop, running })
     }
 
-    /// Waits until so many letters are open.
+    /// Waits until `letters` letters are open.
     pub async fn wait_for(&self, letters: u64) -> Result<(), Error> {
         let (mut moved, mut last) = (Instant::now(), 0);
         loop {
@@ -64,7 +64,7 @@ impl LetterStore {
         }
     }
 
-    /// A letter in the middle of so many, to go on from.
+    /// The cursor of a letter in the middle of `letters`.
     pub fn middle(&self, letters: u64) -> Option<u64> {
         let (ids, name) = (LetterIds::of(&self.handle), self.handle.name());
         match self.engine {
@@ -81,7 +81,7 @@ impl LetterStore {
     }
 }
 
-/// Bytes on disk: the store, or the local files of the Kafka engine.
+/// Disk usage in MB of the store, or of the Kafka engine's local files.
 pub fn disk_mb(options: &LettersOptions) -> f64 {
     machine::disk_bytes(&options.dir) as f64 / 1e6
 }
@@ -107,7 +107,7 @@ fn kafka(options: &LettersOptions) -> Result<Redrive, Error> {
     processor.build(dying(processor.pipeline(), options.seed))
 }
 
-/// Nothing but its failures ends a message: no breaker, no guard, no outage that holds it.
+/// Turns off breaker, guard and outage gate, so that failures alone decide.
 fn dying(pipeline: Pipeline, seed: u64) -> Pipeline {
     let mut never_opens = BreakerSettings::default();
     never_opens.fast.min = u32::MAX;

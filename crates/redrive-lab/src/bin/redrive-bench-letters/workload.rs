@@ -1,4 +1,4 @@
-//! Message i and the error it dies of: 300 bytes of JSON, 40 different errors of which some are common and some are rare.
+//! Message `i` and its error: 300 bytes of JSON, 40 different errors, some common and some rare.
 
 use std::fmt::Write as _;
 
@@ -16,12 +16,12 @@ const PROBLEMS: [(u16, &str); 5] = [
     (413, "too many lines"),
     (422, "the total does not add up"),
 ];
-/// Different errors, and so groups.
+/// Number of different errors, which is also the number of groups.
 pub const ERRORS: u64 = (SERVICES.len() * PROBLEMS.len()) as u64;
-/// Before the number in a payload.
+/// The payload up to its number.
 const BEFORE: &[u8] = br#"{"order_id":"o-"#;
 
-/// The id of message i where the producer chooses it.
+/// The id of message `i` where the producer chooses it.
 pub fn id(i: u64) -> String {
     format!("o-{i:09}")
 }
@@ -36,26 +36,26 @@ pub fn payload(i: u64) -> String {
     json
 }
 
-/// The i of a payload; `None` if it is not one of ours.
+/// The number in a payload; `None` if it is not one of ours.
 pub fn number(payload: &[u8]) -> Option<u64> {
     let digits = payload.strip_prefix(BEFORE)?;
     let end = digits.iter().position(|byte| *byte == b'"')?;
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
-/// What message i dies of.
+/// The error of message `i`.
 pub fn failure(seed: u64, message: &Message) -> Failure {
     let Some(i) = message.payload().and_then(number) else {
         return Failure::permanent("no order of this benchmark");
     };
     let kind = kind(seed, i) as usize;
     let (service, (status, problem)) = (SERVICES[kind % SERVICES.len()], PROBLEMS[kind / SERVICES.len()]);
-    // The order's number is in the text, as in real ones, so grouping has something to leave out.
+    // The error contains the order number, as real ones do, so that fingerprinting has something to strip.
     let text = format!("{status} {service}: {problem}, order {}", id(i));
     Failure::permanent(text).of_kind(FailureKind::Status(status))
 }
 
-/// The square of an even draw: the first of the errors is the most common, the last is rare.
+/// Squares a uniform draw, so that the first errors are common and the last ones rare.
 fn kind(seed: u64, i: u64) -> u64 {
     let draw = (mix(seed ^ mix(i)) >> 11) as f64 / (1_u64 << 53) as f64;
     ((draw * draw * ERRORS as f64) as u64).min(ERRORS - 1)

@@ -1,4 +1,5 @@
-//! What remembering ids costs: messages come in and go out while their number grows, and each piece is timed.
+//! The cost of deduplication: ingests and delivers messages while the number of known ids grows, and times each
+//! piece.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +19,11 @@ use super::options::BenchOptions;
 use super::rig::{BATCH, Error, PIPELINE, PRODUCERS};
 use super::witness::wall_micros;
 
-/// The run is timed in this many pieces.
+/// Number of pieces that are timed separately.
 const PIECES: u64 = 10;
 const WINDOW: Duration = Duration::from_hours(24);
 
-/// Ingests `n` messages with ids like UUIDs, which sort in no order at all, while they are delivered.
+/// Ingests `n` messages with UUID-like ids, in random order, while they are delivered.
 pub async fn dedup(options: &BenchOptions) -> Result<Figures, Error> {
     let engine = Embedded::open(&options.dir)?;
     let done = Arc::new(AtomicU64::new(0));
@@ -66,7 +67,7 @@ pub async fn dedup(options: &BenchOptions) -> Result<Figures, Error> {
         slowest = f64::min(slowest, last);
     }
     figures.set("cpu_us", (cpu_seconds() - cpu) * 1e6 / options.n as f64);
-    // Of all ages, and known.
+    // Duplicates of old and new ids alike.
     let again = piece.min(200_000);
     let began = Instant::now();
     for i in 0..PIECES {
@@ -77,7 +78,7 @@ pub async fn dedup(options: &BenchOptions) -> Result<Figures, Error> {
     figures.set("last_per_s", last);
     figures.set("slowest_per_s", slowest);
     figures.set("flat", first / slowest);
-    // What others do on the machine shows here far less.
+    // CPU time is far less affected by other processes on the machine.
     figures.set("flat_cpu", cpu_most / cpu_first);
     figures.set("rss_mb", rss_mb());
     figures.set("rss_peak_mb", rss_peak_mb());
@@ -136,7 +137,7 @@ fn message(i: u64, now: Time) -> NewMessage {
     NewMessage { message: message.expect("within every bound"), due: None }
 }
 
-/// No two numbers have the same.
+/// A bijection, so that ids are unique.
 fn mix(i: u64) -> u64 {
     SplitMix64::new(i).draw()
 }

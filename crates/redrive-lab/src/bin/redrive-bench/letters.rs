@@ -1,5 +1,4 @@
-//! How long it takes to find the letter of one message among many: by its id, which is indexed, and by an error text, which
-//! is not.
+//! Time to find the letter of one message among many: by id, which is indexed, and by error text, which is not.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +13,10 @@ use tokio::sync::oneshot;
 use super::options::BenchOptions;
 use super::rig::{BATCH, Error, PIPELINE};
 
-/// Searches by id; the median counts.
+/// Searches by id; the median is reported.
 const SEARCHES: u64 = 101;
 
-/// Makes `n` letters and looks for some of them.
+/// Creates `n` letters and searches for some of them.
 pub async fn letters(options: &BenchOptions) -> Result<Figures, Error> {
     let engine = Embedded::open(&options.dir)?;
     let mut never_opens = BreakerSettings::default();
@@ -70,7 +69,7 @@ pub async fn letters(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Follows the pages of a search to its end, as `redrive inspect --filter` does.
+/// Follows all pages of a search, as `redrive inspect --filter` does.
 async fn find(handle: &PipelineHandle, filter: &str) -> Result<(usize, u64, Duration), Error> {
     let selection = Selection { filter: Some(Filter::parse(filter)?), ..Selection::default() };
     let began = Instant::now();

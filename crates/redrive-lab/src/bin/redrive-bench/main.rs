@@ -1,4 +1,4 @@
-//! Measures the embedded engine on the common workload, everything in one run. See docs/benchmarks.md.
+//! Measures the embedded engine on the common workload, all in one run. See docs/benchmarks.md.
 
 mod dedup;
 mod letters;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use options::BenchOptions;
 
-/// Also C's: librdkafka allocates once per header. See docs/adr/0018.
+/// Also for C code: librdkafka allocates once per header. See docs/adr/0018.
 #[cfg(all(feature = "jemalloc", target_os = "linux"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,4 +1,4 @@
-//! The command line: what the whole run is given, and what it gives to the process of each measurement.
+//! The command line of the whole run and of the process of each measurement.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use super::witness::BenchFates;
 
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// A single measurement, in this process.
+    /// Runs a single measurement in this process.
     pub scenario: Option<String>,
     pub dir: PathBuf,
     pub size: BenchSize,
     pub repeats: u32,
     pub concurrency: u32,
-    /// Only measurements whose name contains this.
+    /// Only run measurements whose name contains this.
     pub only: Option<String>,
     pub n: u64,
     pub fates: BenchFates,
@@ -25,13 +25,13 @@ pub struct BenchOptions {
     pub style: Style,
 }
 
-/// What else may differ about the pipeline.
+/// Other variations of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain,
-    /// The messages of a customer wait for each other.
+    /// Messages of the same customer are delivered in order.
     Keyed,
-    /// The handler waits for something once, so that each call gets a task and a timer of its own.
+    /// The handler awaits once, so that each call needs its own task and timer.
     Waiting,
 }
 
@@ -106,7 +106,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.replace('_', "").parse().map_err(|_| format!("`{text}` is not a number\n{USAGE}"))
 }
 
-/// What the words for fates mean.
+/// Parses the value of `--fates`.
 fn fates(word: &str) -> Option<BenchFates> {
     match word {
         "succeed" => Some(BenchFates::AllSucceed),

@@ -1,4 +1,4 @@
-//! The whole run: every measurement, repeated, one table.
+//! The whole run: all measurements with repeats, in one table.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::runs::Runs;
 use redrive_lab::bench::machine;
 use redrive_lab::bench::{FigureTable, Figures, Repeats};
 
-/// How much of everything.
+/// Message counts per measurement.
 struct Amounts {
     drain: u64,
     mixed: u64,
@@ -60,7 +60,7 @@ impl Amounts {
     }
 }
 
-/// However many ids are remembered, one more costs no more than so many times what it costs at first.
+/// An id may cost at most this many times as much CPU as at first, however many ids are known.
 const FLAT_MAX: f64 = 1.5;
 
 struct Benchmark<'a> {
@@ -117,7 +117,7 @@ impl Benchmark<'_> {
         self.options.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
-    /// A: all succeed. With it, what the disk would allow for the same bytes and syncs.
+    /// A: all succeed, paired with a raw run that writes the same bytes with the same syncs.
     fn drain(&mut self, amounts: &Amounts) -> Result<Repeats, Error> {
         let n = amounts.drain;
         let (mut drains, mut raws) = (Repeats::default(), Repeats::default());
@@ -151,7 +151,7 @@ impl Benchmark<'_> {
         Ok(drains)
     }
 
-    /// B: fates as the workload says.
+    /// B: the fates of the workload.
     fn mixed(&mut self, amounts: &Amounts, drains: &Repeats) -> Result<(), Error> {
         if !self.wanted("mixed") {
             return Ok(());
@@ -195,7 +195,7 @@ impl Benchmark<'_> {
         Ok(flows)
     }
 
-    /// A and B at 70 % of what the engine can take in and deliver at the same time.
+    /// A and B at 70 % of the rate at which the engine can ingest and deliver at the same time.
     fn paced(&mut self, amounts: &Amounts, flows: &Repeats) -> Result<(), Error> {
         if !self.wanted("paced") {
             return Ok(());
@@ -218,7 +218,7 @@ impl Benchmark<'_> {
         Ok(())
     }
 
-    /// 10,000 retries per second, alone and out of a backlog that drains at full speed.
+    /// Lateness of 10,000 retries per second, alone and during a backlog that drains at full speed.
     fn lateness(&mut self, amounts: &Amounts, drains: &Repeats) -> Result<(), Error> {
         const PER_SECOND: u64 = 10_000;
         if !self.wanted("lateness") {
@@ -239,7 +239,7 @@ impl Benchmark<'_> {
         Ok(())
     }
 
-    /// What key order costs, and what a handler costs that waits.
+    /// The cost of key order and of a handler that waits.
     fn styles(&mut self, amounts: &Amounts) -> Result<(), Error> {
         if !self.wanted("styles") {
             return Ok(());
@@ -263,7 +263,7 @@ impl Benchmark<'_> {
             return Ok(());
         }
         for &pending in &amounts.pending {
-            // The largest takes minutes, and memory does not vary.
+            // The largest takes minutes, and its memory does not vary.
             let repeats = if pending > 1_000_000 { 1 } else { self.options.repeats };
             let mut all = Repeats::default();
             for _ in 0..repeats {
@@ -281,12 +281,12 @@ impl Benchmark<'_> {
         Ok(())
     }
 
-    /// What remembering ids costs while their number grows.
+    /// The cost of deduplication while the number of known ids grows.
     fn ids(&mut self, amounts: &Amounts) -> Result<(), Error> {
         if !self.wanted("dedup") {
             return Ok(());
         }
-        // One run: it takes minutes, and compares its own parts.
+        // One run: it takes minutes, and its pieces are compared with each other.
         let all = Repeats(vec![self.runs.measure("dedup", &[("--n", amounts.ids)], "succeed")?]);
         let table = &mut self.table;
         table.row(
@@ -310,7 +310,7 @@ impl Benchmark<'_> {
         Ok(())
     }
 
-    /// How long a search for one letter takes.
+    /// Time to search for one letter.
     fn letters(&mut self, amounts: &Amounts) -> Result<(), Error> {
         if !self.wanted("letters") {
             return Ok(());
@@ -368,7 +368,7 @@ impl Benchmark<'_> {
         Ok(())
     }
 
-    /// C: killed at 40 % of the first attempts and started again.
+    /// C: killed after 40 % of the first attempts, then restarted.
     fn crash(&mut self, amounts: &Amounts) -> Result<(), Error> {
         if !self.wanted("crash") {
             return Ok(());
@@ -398,7 +398,7 @@ impl Benchmark<'_> {
         Ok(())
     }
 
-    /// Every id has exactly one end. Otherwise no figure counts.
+    /// Checks that every id ended exactly once; otherwise the figures are void.
     fn check(&mut self, what: &str, repeats: &Repeats) {
         for figures in &repeats.0 {
             let ended = figures.get("succeeded") + figures.get("dead");
@@ -419,7 +419,8 @@ fn lateness(table: &mut FigureTable, what: &str, repeats: &Repeats) {
     }
 }
 
-/// How much of the raw limit each run reached; its raw run follows it at once, so that both saw the same disk.
+/// The share of the raw limit that each run reached. Each raw run follows its run at once, so that both see the same
+/// disk.
 fn share(runs: &Repeats, raws: &Repeats, seconds: impl Fn(&Figures) -> f64) -> redrive_lab::bench::Spread {
     let pairs = runs.0.iter().zip(&raws.0);
     let shares = pairs.map(|(run, raw)| {

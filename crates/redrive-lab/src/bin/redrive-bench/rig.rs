@@ -16,11 +16,11 @@ use super::options::{BenchOptions, Style};
 use super::witness::{BenchWitness, wall_micros};
 
 pub const PIPELINE: &str = "orders";
-/// Messages in one call of ingest.
+/// Messages per ingest call.
 pub const BATCH: u64 = 1000;
-/// Calls of ingest that wait for their answer at the same time.
+/// Concurrent ingest calls.
 pub const PRODUCERS: u64 = 32;
-/// Calls under way when messages come at a rate of their own.
+/// Concurrent ingest calls at a fixed rate.
 const PACED_CALLS_MAX: usize = 64;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -33,13 +33,14 @@ pub struct Rig {
     pub witness: Arc<BenchWitness>,
 }
 
-/// A pipeline that runs.
+/// A running pipeline.
 pub struct RunningPipeline {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<RunReport, redrive::RunError>>,
 }
 
-/// Counts as always, so that its cost is in the figures, but some scenarios fail on purpose more than it would bear.
+/// A breaker that counts as usual, so that its cost is in the figures, but never opens, since some scenarios fail on
+/// purpose.
 fn never_opens() -> BreakerSettings {
     let mut breaker = BreakerSettings::default();
     breaker.fast.min = u32::MAX;
@@ -84,7 +85,7 @@ impl Rig {
         RunningPipeline { stop, running: tokio::spawn(async move { redrive.run_until(stopped).await }) }
     }
 
-    /// Ingests the messages `from..to` as fast as their answers come.
+    /// Ingests the messages `from..to` as fast as the calls return.
     pub async fn ingest(&self, from: u64, to: u64, due: impl Due) -> Result<(), Error> {
         let mut producers = JoinSet::new();
         for producer in 0..PRODUCERS {
@@ -103,7 +104,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Ingests `rate` messages per second for `span`, whether or not they are answered in time. Returns how many.
+    /// Ingests `rate` messages per second for `span`, without waiting for the answers. Returns the number of
+    /// messages.
     pub async fn ingest_paced(&self, first: u64, rate: u64, span: Duration) -> Result<u64, Error> {
         let mut answers: JoinSet<Result<(), redrive::internal::engine::IngestError>> = JoinSet::new();
         let began = Instant::now();
@@ -115,7 +117,7 @@ impl Rig {
             let wanted = (began.elapsed().min(span).as_secs_f64() * rate as f64) as u64;
             while sent < wanted {
                 let to = wanted.min(sent + BATCH);
-                // A store that falls behind makes the schedule late; it is caught up with as soon as there is an answer.
+                // A store that falls behind delays the schedule, which catches up as soon as calls return.
                 if answers.len() >= PACED_CALLS_MAX
                     && let Some(answered) = answers.join_next().await
                 {
@@ -135,7 +137,7 @@ impl Rig {
         Ok(sent)
     }
 
-    /// Waits until `count` says that `n` of something happened, and tells when that was.
+    /// Waits until `count` reaches `n`, and returns that time.
     pub async fn wait(&self, n: u64, count: impl Fn(&BenchWitness) -> u64) -> Instant {
         while count(&self.witness) < n {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -143,7 +145,7 @@ impl Rig {
         Instant::now()
     }
 
-    /// Waits until nothing is ready and nothing is on its way; whatever was decided is durable then.
+    /// Waits until nothing is ready or in flight; by then all decisions are durable.
     pub async fn wait_until_settled(&self) -> Result<Instant, Error> {
         loop {
             let counts = self.handle.counts().await?;
@@ -162,7 +164,7 @@ impl RunningPipeline {
     }
 }
 
-/// When message i is due; `None`: at once.
+/// The due time of message `i`; `None` means immediately.
 pub trait Due: Fn(u64) -> Option<Time> + Copy + Send + 'static {}
 impl<F: Fn(u64) -> Option<Time> + Copy + Send + 'static> Due for F {}
 
@@ -171,14 +173,14 @@ fn batch(from: u64, to: u64, due: impl Due) -> Vec<NewMessage> {
     (from..to).map(|i| NewMessage { message: order::message(i, now), due: due(i) }).collect()
 }
 
-/// Offers messages until they are accepted: a store that is busy says so, and means: in a moment.
+/// Offers messages until they are accepted; retries while the store is busy.
 async fn offer(
     handle: &redrive::PipelineHandle,
     from: u64,
     to: u64,
     due: impl Due,
 ) -> Result<(), redrive::internal::engine::IngestError> {
-    // Made once: making the messages again for each try would be most of the work of a store that is busy.
+    // Built once: rebuilding the messages for every try would dominate the work while the store is busy.
     let messages = batch(from, to, due);
     loop {
         match handle.ingest(messages.iter().cloned()).await {

@@ -1,4 +1,4 @@
-//! Scenarios in processes of their own, as often as asked.
+//! Runs scenarios in separate processes, with repeats.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ impl Runs<'_> {
             .map(Repeats)
     }
 
-    /// What the disk would have allowed for the run whose figures these are.
+    /// Writes the same bytes with as many syncs as the run `of`, to measure what the disk allows.
     pub fn raw(&self, of: &Figures) -> Result<Figures, Error> {
         self.measure(
             "raw",
@@ -29,7 +29,7 @@ impl Runs<'_> {
         )
     }
 
-    /// One measurement on an empty directory.
+    /// Runs one measurement in an empty directory.
     pub fn measure(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<Figures, Error> {
         self.empty()?;
         let figures = self.child(scenario, settings, fates, &[]);
@@ -45,7 +45,7 @@ impl Runs<'_> {
         for entry in fs::read_dir(&self.options.dir)? {
             fs::remove_dir_all(entry?.path())?;
         }
-        // Dirty pages of the last measurement must not slow down the syncs of the next.
+        // Dirty pages of the previous measurement must not slow down the next one's syncs.
         Command::new("sync").status()?;
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Runs<'_> {
         Ok(Figures::parse(&text))
     }
 
-    /// A measurement that ends by being killed.
+    /// Runs a measurement that kills itself.
     pub fn killed(&self, scenario: &str, settings: &[(&str, u64)], fates: &str) -> Result<(), Error> {
         let status = self.command(scenario, settings, fates, &["--kill"])?.status()?;
         if status.code().is_some() {

@@ -1,4 +1,4 @@
-//! The measurements. Each runs in a process of its own, so that none inherits memory or threads from another.
+//! The measurements. Each runs in a separate process, so that none inherits memory or threads from another.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use redrive_lab::bench::figures::Figures;
 use redrive_lab::bench::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 
 const TIERS: [&str; 3] = ["1s", "2s", "4s"];
-/// Nothing that waits this long comes back within a measurement.
+/// Delays so long that no retry comes due during a measurement.
 const TIERS_FAR: [&str; 3] = ["1h", "2h", "4h"];
 const SEGMENT_BYTES: u64 = 64 << 20;
 
@@ -40,7 +40,7 @@ pub fn run(name: &str, options: &BenchOptions) -> Result<Figures, Error> {
     })
 }
 
-/// What the disk allows: the same bytes in order, with the same number of syncs, and nothing else.
+/// The limit of the disk: the same bytes sequentially, with the same number of syncs.
 fn raw(options: &BenchOptions) -> Result<Figures, Error> {
     fs::create_dir_all(&options.dir)?;
     let syncs = options.syncs.max(1);
@@ -69,7 +69,7 @@ fn rig(options: &BenchOptions, tracked: u64, tiers: [&str; 3]) -> Result<Rig, Er
     Rig::open(options, tiers, BenchWitness::new(tracked, options.fates))
 }
 
-/// All messages are there, then the worker starts.
+/// All messages exist before the worker starts.
 async fn drain(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options, options.n, TIERS)?;
@@ -91,7 +91,7 @@ async fn drain(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Messages come in and go out at the same time, as fast as both can.
+/// Messages are ingested and delivered at the same time, at full speed.
 async fn flow(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options, options.n, TIERS)?;
@@ -108,7 +108,7 @@ async fn flow(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Messages come in at a fixed rate, whatever happens to them.
+/// Messages arrive at a fixed rate, however fast they are delivered.
 async fn paced(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let span = Duration::from_secs(options.seconds);
@@ -125,7 +125,7 @@ async fn paced(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Follows a run to its end: the last first attempt, 99 % and all terminal, everything durable.
+/// Waits for the milestones of a run: all first attempts, 99 % and 100 % finished, everything durable.
 async fn follow(rig: &Rig, n: u64, began: Instant, figures: &mut Figures) -> Result<(), Error> {
     let first = rig.wait(n, |witness| witness.first.sum()).await - began;
     figures.set("first_s", first.as_secs_f64());
@@ -156,7 +156,7 @@ fn ends(rig: &Rig, n: u64, figures: &mut Figures) {
     figures.set("both", both as f64);
 }
 
-/// Many messages wait for a retry that is far away, while some come due and fresh ones come and go.
+/// Many messages wait for a distant retry, while others come due and new ones arrive and are delivered.
 async fn pending(options: &BenchOptions) -> Result<Figures, Error> {
     const FRESH_PER_SECOND: u64 = 50_000;
     const DUE_PER_SECOND: u64 = 10_000;
@@ -194,7 +194,7 @@ async fn pending(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Leaves a store behind in which many messages wait; with `--kill` the process dies without closing it.
+/// Leaves a store with many waiting messages; with `--kill` the process dies without closing it.
 async fn fill(options: &BenchOptions) -> Result<Figures, Error> {
     let rig = rig(options, 0, TIERS_FAR)?;
     let run = rig.start();
@@ -208,7 +208,7 @@ async fn fill(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(Figures::default())
 }
 
-/// How long it takes to open what [`fill`] left behind.
+/// Time to open the store that [`fill`] left.
 async fn open(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let began = Instant::now();
@@ -223,7 +223,7 @@ async fn open(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-/// Run B that kills itself after 40 % of the first attempts.
+/// Run B, which kills itself after 40 % of the first attempts.
 async fn crash(options: &BenchOptions) -> Result<Figures, Error> {
     let traces = traces_of(options)?;
     let witness = BenchWitness::new(options.n, options.fates).with_traces(&traces)?;
@@ -235,7 +235,7 @@ async fn crash(options: &BenchOptions) -> Result<Figures, Error> {
     Ok(Figures::default())
 }
 
-/// Goes on where [`crash`] was killed, and counts what became of every id.
+/// Continues after [`crash`] and counts how every id ended.
 async fn resume(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let began = Instant::now();
@@ -246,7 +246,7 @@ async fn resume(options: &BenchOptions) -> Result<Figures, Error> {
     figures.set("open_s", opening.elapsed().as_secs_f64());
     let started = rig.engine.report(PIPELINE).map_or(0, |report| report.started.len());
     figures.set("in_flight", started as f64);
-    // What became a letter before the kill was reported to a process that is gone.
+    // Letters from before the kill were reported to the killed process.
     bury_letters(&rig).await?;
     let run = rig.start();
     while rig.witness.first.sum() + rig.witness.terminal() == before {

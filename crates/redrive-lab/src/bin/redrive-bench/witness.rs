@@ -1,4 +1,4 @@
-//! The handler of every run, and what it saw: who was tried how often, who succeeded, how late retries came.
+//! The handler of every run. Records attempts and successes per message, and how late retries were.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,14 +10,14 @@ use redrive::{DeadLetter, Failure, Message};
 use redrive_lab::bench::{Histogram, Striped};
 use redrive_lab::{fate::Fate, order};
 
-/// What the handler decides by.
+/// How the handler decides whether a message fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchFates {
-    /// All that are tracked succeed; all others fail, so that they wait for their retry.
+    /// All tracked messages succeed; all others fail, so that they wait for their retry.
     AllSucceed,
-    /// As the workload says.
+    /// The fates of the workload.
     Workload,
-    /// One in so many fails once.
+    /// One in `n` messages fails once.
     OneIn(u64),
 }
 
@@ -28,14 +28,14 @@ pub struct BenchWitness {
     attempts: Vec<AtomicU8>,
     successes: Vec<AtomicU8>,
     dead: Vec<AtomicU8>,
-    /// The millisecond from which the next attempt may start, by the wall clock; 0 if none was announced. Empty if none
-    /// will be.
+    /// Due time of the next attempt in wall-clock milliseconds; 0 if none is expected. Empty if no retries are
+    /// expected.
     due_ms: Vec<AtomicU64>,
     pub first: Striped,
     pub succeeded: Striped,
     pub died: AtomicU64,
     pub late: Histogram,
-    /// Attempts and successes as a killed process leaves them behind.
+    /// Files with attempts and successes, which survive a kill.
     traces: Option<HandlerTraces>,
 }
 
@@ -66,13 +66,13 @@ impl BenchWitness {
         if fates == BenchFates::AllSucceed { witness } else { witness.expecting() }
     }
 
-    /// Makes room for due times, which are otherwise there only if messages fail.
+    /// Allocates due times, which otherwise exist only if messages fail.
     pub fn expecting(mut self) -> Self {
         self.due_ms = self.attempts.iter().map(|_| AtomicU64::new(0)).collect();
         self
     }
 
-    /// Keeps attempts and successes in files too, and goes on from what an earlier process left in them.
+    /// Also keeps attempts and successes in files, and continues from what an earlier process left there.
     pub fn with_traces(mut self, dir: &Path) -> std::io::Result<Self> {
         let open = |name: &str| {
             File::options().create(true).truncate(false).read(true).write(true).open(dir.join(name))
@@ -93,12 +93,12 @@ impl BenchWitness {
         Ok(self)
     }
 
-    /// Announces that message i must not come before this moment.
+    /// Records that message `i` must not be attempted before `due_ms`.
     pub fn expect(&self, i: u64, due_ms: u64) {
         self.due_ms[i as usize].store(due_ms, Ordering::Relaxed);
     }
 
-    /// The handler: decides the fate of the message, and nothing else.
+    /// The handler: records the call and decides the fate of the message.
     pub fn handle(&self, message: &Message) -> Result<(), Failure> {
         let id = message.id();
         let i = order::number(id).unwrap_or(0);
@@ -143,7 +143,7 @@ impl BenchWitness {
         self.bury(letter.message.id());
     }
 
-    /// The message with this id is a dead letter.
+    /// Records that the message with this id is a dead letter.
     pub fn bury(&self, id: &str) {
         let i = order::number(id).unwrap_or(0) as usize;
         if self.dead[i].fetch_add(1, Ordering::Relaxed) == 0 {
@@ -155,7 +155,7 @@ impl BenchWitness {
         self.succeeded.sum() + self.died.load(Ordering::Relaxed)
     }
 
-    /// Of the first `n` messages: those without an end, with a second success, with both ends.
+    /// Counts faults among the first `n` messages: lost, succeeded more than once, both succeeded and dead.
     pub fn faults(&self, n: u64) -> (u64, u64, u64) {
         let ends = || self.successes.iter().zip(&self.dead).take(n as usize);
         let ends = || ends().map(|(s, d)| (s.load(Ordering::Relaxed), d.load(Ordering::Relaxed)));

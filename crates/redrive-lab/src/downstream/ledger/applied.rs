@@ -1,11 +1,11 @@
-//! What applying an id does, and what can go wrong with a ledger.
+//! The result of applying an id, and the errors of a ledger.
 
-/// What applying an id has done.
+/// The result of applying an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The effect happened now.
     First,
-    /// It had happened before; nothing was done.
+    /// The effect had happened before; nothing was done.
     Again,
 }
 

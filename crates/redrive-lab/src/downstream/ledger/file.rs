@@ -1,5 +1,5 @@
-//! The ledger in a file: one id per line as a JSON string, appended and synced before it is confirmed. One thread
-//! writes; whatever waits meanwhile shares the next sync.
+//! The ledger in a file: one id per line as a JSON string, appended and synced before it is confirmed. A single
+//! thread writes; ids that wait meanwhile share the next sync.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::applied::{Applied, LedgerFault};
 use super::ids::{IdSet, Inserted, locked};
 
-/// Ids that may wait for the writer; who comes then waits for room.
+/// Ids that may wait for the writer; further callers wait for room.
 const WAITING_MAX: usize = 4_096;
 /// The longest id; a message id has at most 512 bytes.
 pub(super) const ID_BYTES_MAX: usize = 2_048;
@@ -86,8 +86,8 @@ impl FileLedger {
     }
 }
 
-/// The ids of all whole lines, and where they end. What follows was never confirmed: a line is confirmed after the
-/// sync, and what is synced is whole.
+/// Reads the ids of all complete lines and returns the offset of their end. Anything after it was never confirmed: a
+/// line is confirmed only after the sync, and a synced line is complete.
 fn read(file: &File) -> std::io::Result<(IdSet, u64)> {
     let (mut ids, mut good) = (IdSet::default(), 0);
     let mut lines = BufReader::new(file);
@@ -104,7 +104,7 @@ fn read(file: &File) -> std::io::Result<(IdSet, u64)> {
     }
 }
 
-/// Goes to the end of what is whole; says how many bytes behind it were cut.
+/// Truncates the file after the last complete line and seeks there; returns how many bytes were cut off.
 fn cut_tail(file: &mut File, good_bytes: u64) -> std::io::Result<Option<u64>> {
     let bytes = file.metadata()?.len();
     if bytes > good_bytes {
@@ -115,7 +115,7 @@ fn cut_tail(file: &mut File, good_bytes: u64) -> std::io::Result<Option<u64>> {
     Ok(Some(bytes - good_bytes).filter(|cut| *cut > 0))
 }
 
-/// A new file is only there after a power cut if its directory was synced.
+/// A new file survives a power cut only if its directory was synced.
 fn sync_parent(path: &Path) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
@@ -125,13 +125,13 @@ fn write_until_closed(mut file: &File, ids: &Mutex<IdSet>, mut waiting: mpsc::Re
     let mut batch = Vec::with_capacity(WAITING_MAX);
     while waiting.blocking_recv_many(&mut batch, WAITING_MAX) > 0 {
         let (text, fresh) = lines_of(&batch, &locked(ids));
-        // After a failed write or sync nobody knows what is on the disk, so nothing is written any more.
+        // After a failed write or sync the state of the disk is unknown, so the writer stops.
         if !text.is_empty() && file.write_all(&text).and_then(|()| file.sync_data()).is_err() {
             return;
         }
         let mut ids = locked(ids);
         for ((id, reply), fresh) in batch.drain(..).zip(fresh) {
-            // On the disk but beyond the bound: it is refused now and found by the next start, which refuses too.
+            // The id is in the file but exceeds the bound: it is refused now, and by the next start, which reads it.
             let inserted = if fresh { ids.insert(&id) } else { Inserted::Known };
             let _ = reply.send(match inserted {
                 Inserted::New => Ok(Applied::First),
@@ -142,7 +142,7 @@ fn write_until_closed(mut file: &File, ids: &Mutex<IdSet>, mut waiting: mpsc::Re
     }
 }
 
-/// What to append for a batch, and which of its ids are in it for the first time.
+/// The lines to append for a batch, and which of its ids are new.
 fn lines_of(batch: &[(String, Reply)], known: &IdSet) -> (Vec<u8>, Vec<bool>) {
     let (mut text, mut seen) = (Vec::new(), HashSet::new());
     let fresh = batch.iter().map(|(id, _)| {

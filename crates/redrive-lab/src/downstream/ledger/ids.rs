@@ -1,4 +1,4 @@
-//! A set of ids that stays small: sixty million orders take eight megabytes.
+//! A compact set of ids: sixty million orders take eight megabytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -6,15 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::seed;
 
-/// Numbers per chunk, one bit each: 8 KiB.
+/// Orders per chunk, one bit each: 8 KiB.
 const CHUNK: u64 = 65_536;
 const WORDS: usize = (CHUNK / 64) as usize;
-/// Chunks at most: 256 MiB, two thousand million orders.
+/// Maximum number of chunks: 256 MiB, two billion orders.
 const CHUNKS_MAX: usize = 32_768;
-/// Ids that are no orders of ours, at most.
+/// Maximum number of ids that are not ours.
 const OTHERS_MAX: usize = 5_000_000;
 
-/// Ids in a fixed order: those of our orders by seed and number, then all others by their bytes.
+/// Ids in a fixed order: our orders by seed and number, then all others by their bytes.
 #[derive(Debug, Default)]
 pub(super) struct IdSet {
     chunks: BTreeMap<(u64, u64), Box<[u64; WORDS]>>,
@@ -26,7 +26,7 @@ pub(super) struct IdSet {
 pub(super) enum Inserted {
     New,
     Known,
-    /// The bound is reached; the id was not taken.
+    /// The bound is reached; the id was not inserted.
     Full,
 }
 
@@ -65,7 +65,7 @@ impl IdSet {
     pub(super) fn page(&self, after: Option<&str>, limit: usize) -> Vec<String> {
         let mut ids = Vec::new();
         let order = after.and_then(seed::parse);
-        // An `after` that is no order stands behind all orders.
+        // All orders precede an `after` that is not an order.
         if after.is_none() || order.is_some() {
             let (seed, number) = order.unwrap_or_default();
             let from = order.is_some().then_some((seed, number));
@@ -78,7 +78,8 @@ impl IdSet {
                 }
             }
         }
-        // An order is among the others only when the chunks were full; then it comes after everything by number.
+        // Orders are among the others only if the chunks were full. They come last, so after an order all others
+        // follow.
         let others = match after.filter(|_| order.is_none()) {
             Some(after) => self.others.range::<str, _>((Excluded(after), Unbounded)),
             None => self.others.range::<str, _>((Unbounded, Unbounded)),
@@ -99,7 +100,7 @@ fn bits(words: &[u64; WORDS]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The set is whole after every statement, so a panic elsewhere leaves nothing half done.
+/// Every single statement leaves the set consistent, so a poisoned lock can be ignored.
 pub(super) fn locked(ids: &Mutex<IdSet>) -> MutexGuard<'_, IdSet> {
     ids.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! One ledger in three places: memory, a file, PostgreSQL.
+//! One ledger with three backends: memory, a file, PostgreSQL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use super::file::FileLedger;
 use super::ids::{IdSet, Inserted, locked};
 use super::postgres::PostgresLedger;
 
-/// The most ids in one page.
+/// Maximum number of ids per page.
 pub const PAGE_MAX: usize = 10_000;
 
-/// Where the ledger lives.
+/// Where the ledger is kept.
 #[derive(Clone, Debug, Default)]
 pub enum LedgerOptions {
-    /// Forgotten with the process.
+    /// Lost when the process ends.
     #[default]
     Memory,
-    /// Ids appended to a file, each synced before it is confirmed; survives `kill -9` and power cuts.
+    /// Ids are appended to a file and synced before they are confirmed; survives `kill -9` and power cuts.
     File(PathBuf),
-    /// The tables `applied` and `effects`, written in one transaction, with the ledger of redrive-postgres.
+    /// The tables `applied` and `effects`, written in one transaction by the ledger of redrive-postgres.
     Postgres(Url),
 }
 
-/// A database URL. It may hold a password, so it is not shown.
+/// A database URL. It may contain a password, so `Debug` hides it.
 #[derive(Clone)]
 pub struct Url(pub String);
 
@@ -34,11 +34,11 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Some of the applied ids.
+/// A page of applied ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub ids: Vec<String>,
-    /// Give this as `after` for the next page; `None` at the end.
+    /// The `after` of the next page; `None` at the end.
     pub next: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Ledger {
         Ok(Self { place })
     }
 
-    /// Applies `id`, once. When this returns, it is as durable as the ledger is. A second call with the same id waits
+    /// Applies `id` once. On return it is as durable as the backend allows. A concurrent call with the same id waits
     /// for the first.
     pub async fn apply(&self, id: &str) -> Result<Applied, LedgerFault> {
         match &self.place {
@@ -89,7 +89,7 @@ impl Ledger {
         }
     }
 
-    /// How many ids are applied.
+    /// The number of applied ids.
     pub async fn count(&self) -> Result<u64, LedgerFault> {
         match &self.place {
             LedgerPlace::Memory(ids) => Ok(locked(ids).len()),
@@ -98,8 +98,8 @@ impl Ledger {
         }
     }
 
-    /// Up to `limit` ids (at most [`PAGE_MAX`]) after `after`. The order is fixed, so pages read while nothing is
-    /// applied give every id once; an id that is applied meanwhile may be missed.
+    /// Returns up to `limit` ids (at most [`PAGE_MAX`]) after `after`. The order is fixed, so paging while nothing is
+    /// applied returns every id once; an id that is applied meanwhile may be missed.
     pub async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, LedgerFault> {
         let limit = limit.clamp(1, PAGE_MAX);
         let ids = match &self.place {
@@ -111,7 +111,7 @@ impl Ledger {
         Ok(Page { ids, next })
     }
 
-    /// What somebody should know about how it was opened.
+    /// A warning about how the ledger was opened, if any.
     pub fn notice(&self) -> Option<String> {
         match &self.place {
             LedgerPlace::File(file) => file.notice(),

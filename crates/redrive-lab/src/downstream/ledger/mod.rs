@@ -1,5 +1,5 @@
-//! The applied ledger: which ids have had their effect. Applying an id a second time does nothing, as
-//! `INSERT … ON CONFLICT DO NOTHING` in the transaction of the effect would.
+//! The applied ledger: the ids whose effect has happened. Applying an id again does nothing, like `INSERT … ON
+//! CONFLICT DO NOTHING` in the transaction of the effect.
 
 mod applied;
 mod file;

@@ -10,10 +10,10 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::applied::{Applied, LedgerFault};
 
-/// Connections at most; further calls wait for one.
+/// Maximum number of connections; further calls wait.
 const CONNECTIONS_MAX: usize = 8;
 
-/// The effect itself. It has no key on purpose: if the ledger let an id through twice, there would be two rows.
+/// The effect. It has no unique key on purpose: if the ledger let an id through twice, there would be two rows.
 const EFFECTS: &str = "SELECT pg_advisory_xact_lock(7335);
     CREATE TABLE IF NOT EXISTS effects (order_id TEXT NOT NULL, applied_at TIMESTAMPTZ NOT NULL DEFAULT now())";
 
@@ -36,9 +36,9 @@ impl PostgresLedger {
 
     pub(super) async fn apply(&self, id: &str) -> Result<Applied, LedgerFault> {
         const EFFECT: &str = "INSERT INTO effects (order_id) VALUES ($1)";
-        // The semaphore is never closed; without a permit the call would only be one connection more.
+        // The semaphore is never closed. If it were, the call would only open an extra connection.
         let _permit = self.room.acquire().await;
-        // If this call is dropped half way, so is the connection, and PostgreSQL takes everything back.
+        // If this call is dropped midway, so is the connection, and PostgreSQL rolls back.
         let mut client = self.client().await?;
         let mut tx = client.transaction().await.map_err(LedgerFault::Effect)?;
         let first = ledger::once(&mut tx, id).await?;
@@ -57,7 +57,7 @@ impl PostgresLedger {
     }
 
     pub(super) async fn page(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, LedgerFault> {
-        // No id is empty, so the empty text stands before all of them.
+        // Ids are never empty, so the empty string precedes all of them.
         let after = after.unwrap_or_default();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.ids("SELECT id FROM applied WHERE id > $1 ORDER BY id LIMIT $2", after, limit).await
@@ -81,7 +81,7 @@ impl PostgresLedger {
         ids.map_err(LedgerFault::Effect)
     }
 
-    /// A connection that nobody uses, or a new one. A connection whose call failed is not put back.
+    /// Returns an idle connection or opens a new one. A connection whose call failed is not returned to the pool.
     async fn client(&self) -> Result<Client, LedgerFault> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         while let Some(client) = idle() {
@@ -91,7 +91,7 @@ impl PostgresLedger {
         }
         let connected = self.config.connect(NoTls).await;
         let (client, connection) = connected.map_err(|error| LedgerFault::Connect(cause_of(&error)))?;
-        // An error of the connection is reported by the client's next call.
+        // The client's next call reports connection errors.
         tokio::spawn(async move { drop(connection.await) });
         Ok(client)
     }
@@ -101,12 +101,12 @@ impl PostgresLedger {
     }
 }
 
-/// The error with its cause; tokio-postgres names host and user in neither.
+/// The error with its cause. Neither contains host or user.
 fn cause_of(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Without the configuration, which holds the password.
+/// Leaves out the configuration, which contains the password.
 impl fmt::Debug for PostgresLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PostgresLedger")

@@ -1,4 +1,4 @@
-//! Tier sets and jitters against an outage: who recovers, how soon, and how often the downstream is called in vain.
+//! Tier sets and jitters against an outage: who recovers, how soon, and how many calls are wasted.
 
 use redrive_core::OutageForecast;
 use serde::Deserialize;
@@ -24,7 +24,7 @@ struct BackoffSweepParameters {
     jitter: String,
     transient: Share,
     concurrency: u32,
-    /// Divides every span, for a quick run by the real clock.
+    /// Divides every time span, for a quick run on the real clock.
     speed: f64,
 }
 
@@ -74,8 +74,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
 }
 
-/// How far a measured share may be from the forecast: three deviations of a share of so many messages, and of those that the
-/// forecast follows itself. Nothing at all where nothing is expected.
+/// The tolerance between a measured share and the forecast: three standard deviations, counting the messages and the
+/// sample of the forecast itself. Zero where the forecast is zero.
 fn scatter(forecast: f64, messages: f64) -> f64 {
     3.0 * (forecast * (1.0 - forecast) * (1.0 / messages + 1.0 / f64::from(FORECAST_MESSAGES))).sqrt()
 }

@@ -1,8 +1,8 @@
-//! AWS's comparison of jitters, repeated with the jitter of the library: clients contend for one row.
+//! Repeats AWS's comparison of jitters with the jitter of the library: clients contend for one row.
 //!
-//! The setting is that of the published simulator (aws-samples/aws-arch-backoff-simulator): a client reads the version of a
-//! row, writes it back, and backs off if somebody else was faster; each hop of the network takes 10 ms, with a standard
-//! deviation of 2 ms.
+//! The model is that of the published simulator (aws-samples/aws-arch-backoff-simulator): a client reads the version
+//! of a row, writes it back, and backs off if another client was faster; each network hop takes 10 ms, with a
+//! standard deviation of 2 ms.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -20,17 +20,17 @@ use crate::scenario::Scenario;
 #[serde(deny_unknown_fields)]
 struct JitterComparisonParameters {
     clients: u32,
-    /// Repeats; the mean counts.
+    /// Number of runs; the mean is reported.
     runs: u32,
     base_ms: u64,
     cap_ms: u64,
     net_mean_ms: f64,
     net_deviation_ms: f64,
-    /// `off`: retries at once.
+    /// `off` retries at once.
     backoff: String,
 }
 
-/// Counted calls, and the time until the last client was done.
+/// Number of calls, and the time until the last client was done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Contest {
     calls: f64,
@@ -97,17 +97,17 @@ fn contest(p: &JitterComparisonParameters, jitter: Option<Jitter>, clients: u32,
 
 #[derive(Clone, Copy, Debug)]
 enum ModelStep {
-    /// The read reaches the row.
+    /// The read arrives at the row.
     Read,
-    /// Its answer, a version, reaches the client.
+    /// The response to the read, a version, arrives at the client.
     Version(u64),
-    /// The write reaches the row.
+    /// The write arrives at the row.
     Write(u64),
-    /// Its answer reaches the client.
+    /// The response to the write arrives at the client.
     Written(bool),
 }
 
-/// What happens next; the earliest is the greatest, for the heap.
+/// A pending event. Ordered in reverse, so that the heap yields the earliest first.
 #[derive(Debug)]
 struct ModelEvent {
     at_ms: f64,
@@ -180,7 +180,7 @@ fn once(
     Contest { calls: calls as f64, completion_ms: now }
 }
 
-/// Box and Muller.
+/// The Box–Muller transform.
 fn normal(random: &mut SplitMix64, mean: f64, deviation: f64) -> f64 {
     let mut unit = || Random(random.draw()).unit();
     let (a, b) = (1.0 - unit(), unit());

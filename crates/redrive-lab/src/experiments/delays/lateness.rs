@@ -1,4 +1,4 @@
-//! How late a retry starts while many others wait: lateness against the size of the backlog.
+//! How late retries start as the backlog grows.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ const ROUNDING_MS: u32 = 1;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LatenessParameters {
-    /// Messages that wait in the last tier from the beginning on, in thousands …
+    /// Messages that wait in the last tier from the beginning, in multiples of `thousand`.
     backlog: u64,
-    /// … of so many.
+    /// The unit of `backlog`.
     thousand: u64,
-    /// Messages per second that fail once and come back after `delay`.
+    /// Rate of messages that fail once and are retried after `delay`.
     rate: f64,
-    /// What arrives before this is not judged: the backlog takes its way through the tiers.
+    /// Arrivals before this time are not judged: the backlog is still moving through the tiers.
     settle: Span,
     judge: Span,
-    /// When a retry is due after the failure.
+    /// Delay between the failure and the due time of the retry.
     delay: Span,
     tiers: Vec<Span>,
     concurrency: u32,
@@ -70,7 +70,8 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// From the first call, which fails at once, to the second, which succeeds at once: the delay and the lateness.
+/// Measures from the first call, which fails at once, to the second, which succeeds at once: the delay plus the
+/// lateness.
 fn measure(name: &str, trace: &Trace, p: &LatenessParameters) -> (VariantResult, [f64; 3]) {
     let (settled, paced) = (p.settle.0.as_millis() as u32, trace.load.paced());
     let waits: Vec<u32> = trace

@@ -1,4 +1,4 @@
-//! What delays do: schedules, jitter, how late retries start, how long poison takes to become a letter.
+//! Delays: schedules, jitter, lateness of retries, time until poison becomes a letter.
 
 pub(super) mod backoff_sweep;
 pub(super) mod jitter_comparison;

@@ -1,4 +1,4 @@
-//! Poison alone: how many attempts it gets, and how long until it is a dead letter.
+//! Poison alone: its attempts, and the time until it is a dead letter.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ struct TimeToDeadLetterParameters {
     tiers: Vec<Span>,
     jitter: String,
     concurrency: u32,
-    /// Letters that are announced and never written, to break the audit.
+    /// Letters that are reported but never written, to break the audit.
     #[serde(default)]
     phantom_letters: u64,
 }
@@ -72,7 +72,7 @@ fn columns() -> Vec<Column> {
 
 fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let dead = || trace.arrived().map(|(_, record)| record).filter(|record| record.is_dead());
-    // From the first attempt: what a message waits before it belongs to the machine.
+    // From the first attempt: the wait before it depends on the machine.
     let took: Vec<u32> = dead().map(|record| record.ended_ms.saturating_sub(record.first_ms)).collect();
     let calls = |share| quantile(dead().map(|record| u32::from(record.calls)), share);
     let seconds = |share| quantile(took.iter().copied(), share) / 1000.0;

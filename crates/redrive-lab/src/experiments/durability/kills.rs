@@ -15,7 +15,7 @@ use crate::testbed::victim::{self, VictimOrder};
 use crate::testbed::{Audit, Scratch, Stage};
 
 pub(super) const LOOK: Duration = Duration::from_millis(2);
-/// Far longer than a life lasts.
+/// Far longer than a process should live.
 pub(super) const LIFE_MAX: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Deserialize)]
@@ -23,19 +23,19 @@ pub(super) const LIFE_MAX: Duration = Duration::from_mins(10);
 pub(super) struct KillParameters {
     pub(super) rate: f64,
     pub(super) kills: u32,
-    /// A process is killed when as many of its calls have ended as arrive in this time.
+    /// A process is killed once it has finished as many calls as messages arrive in this time.
     pub(super) life: Span,
-    /// How long a call takes.
+    /// Latency of a call.
     pub(super) latency: Span,
     pub(super) concurrency: u32,
     pub(super) durable: bool,
-    /// Every life begins from nothing, to break the claim.
+    /// Every process starts without the state of the previous one, to break the claim.
     #[serde(default)]
     pub(super) forgets: bool,
 }
 
 impl KillParameters {
-    /// Calls after which a process is killed.
+    /// Number of calls after which a process is killed.
     pub(super) fn calls_per_life(&self) -> u64 {
         (self.rate * self.life.0.as_secs_f64()).ceil() as u64
     }
@@ -68,7 +68,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// Lives and kills, and a last life that runs to its end; `None` if it was interrupted.
+/// Runs and kills processes, then runs a last one to its end; `None` if interrupted.
 fn play(
     variant: &Variant<KillParameters>,
     setup: &ExperimentSetup<'_>,
@@ -81,7 +81,7 @@ fn play(
         dir: scratch.path().to_owned(),
         seed: setup.seed,
         rate: p.rate,
-        // The last life has something to do as well.
+        // Leaves work for the last process.
         messages: calls_per_life * (u64::from(p.kills) + 2),
         concurrency: p.concurrency,
         latency_ms: p.latency.0.as_millis() as u64,
@@ -118,7 +118,7 @@ fn play(
     Ok(Some((order, scratch)))
 }
 
-/// The process; it is killed when this is dropped.
+/// The child process; killed on drop.
 pub(super) struct Victim(pub(super) Child);
 
 impl Victim {
@@ -132,13 +132,13 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // SIGKILL. One that has ended cannot be killed, and that is fine.
+        // SIGKILL. An error means that the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// By id, from the files that survived.
+/// Audits by id, from the files that survived.
 fn measure(
     variant: &Variant<KillParameters>,
     (order, _scratch): &(VictimOrder, Scratch),
@@ -160,7 +160,7 @@ fn measure(
     let engine: EngineCounts =
         serde_json::from_slice(&counts).map_err(|error| LabError::Run(error.to_string()))?;
     let succeeded = calls.iter().filter(|calls| **calls > 0).count() as u64;
-    // By id: a repeated call is no second effect for who looks at the id.
+    // Counts ids: to a receiver that deduplicates by id, a repeated call has no second effect.
     let audit = Audit {
         produced: order.messages,
         succeeded,

@@ -1,4 +1,5 @@
-//! Kills on Kafka: the process reads a topic that is written from here, so that what is not acknowledged survives it.
+//! Kills on Kafka: this process produces to the topic that the killed one consumes, so that unacknowledged messages
+//! survive.
 
 #[cfg(feature = "kafka")]
 pub(super) use with_kafka::play;
@@ -31,10 +32,10 @@ mod with_kafka {
 
     const PARTITIONS: u32 = 4;
 
-    /// What every id has had a call for is committed within this time.
+    /// Once every id has had a call, the offsets must be committed within this time.
     const COMMITTED_WITHIN: Duration = Duration::from_secs(30);
 
-    /// Lives and kills, and a last life that runs to its end; `None` if it was interrupted.
+    /// Runs and kills processes, then runs a last one to its end; `None` if interrupted.
     pub(in super::super) fn play(
         p: &KillParameters,
         brokers: &str,
@@ -47,8 +48,8 @@ mod with_kafka {
             dir: scratch.path().to_owned(),
             seed: setup.seed,
             rate: p.rate,
-            // Each life lasts longer than its calls take and that time again. The last one needs something to do as well: it
-            // ends when every id had a call, and only then is committed what the lives before it had done.
+            // Each process lives for the time of its calls and as long again. The last one needs work too: it ends
+            // when every id has had a call, and only then commits what earlier ones had finished.
             messages: p.calls_per_life() * (3 * u64::from(p.kills) + 8),
             concurrency: p.concurrency,
             latency_ms: p.latency.0.as_millis() as u64,
@@ -70,7 +71,7 @@ mod with_kafka {
         Ok(played?.then_some((order, scratch)))
     }
 
-    /// `false` if it was interrupted.
+    /// Returns `false` if interrupted.
     fn lives(
         p: &KillParameters,
         order: &mut VictimOrder,
@@ -104,7 +105,7 @@ mod with_kafka {
                 }
                 std::thread::sleep(LOOK);
             }
-            // Messages arrive while it lives, as on the embedded engine.
+            // Messages arrive while it runs, as on the embedded engine.
             let (first, reads_since) = (sent, Instant::now());
             let mut enough_since = None;
             loop {
@@ -113,8 +114,8 @@ mod with_kafka {
                 }
                 sent = send(&loader, order, first, sent, reads_since.elapsed())?;
                 let is_over = if life < p.kills {
-                    // What has waited while it came back is made up for at once, much faster than offsets are committed.
-                    // So a kill in that moment would say nothing about the rate.
+                    // The backlog from the restart is processed at once, much faster than offsets are committed. A
+                    // kill at that moment would say nothing about the rate, so wait for another `life`.
                     let has_enough = victim::count(&order.done(life)) >= p.calls_per_life();
                     let since = enough_since.or(has_enough.then(Instant::now));
                     enough_since = since;
@@ -128,7 +129,7 @@ mod with_kafka {
             }
             if life == p.kills {
                 loader.drain()?;
-                // What an earlier life had done without committing it is taken once more by the last one.
+                // The last process repeats what earlier ones had finished but not committed.
                 let done_since = Instant::now();
                 while lag(brokers, name)? > 0 && done_since.elapsed() < COMMITTED_WITHIN {
                     std::thread::sleep(LOOK);
@@ -140,7 +141,7 @@ mod with_kafka {
                 }
             }
         }
-        // What the broker says, since every life counted only its own.
+        // Ask the broker, since every process counted only its own.
         let pending = lag(brokers, name)?;
         let letters = topics::reach(brokers, &format!("{name}.DLQ")).unwrap_or_default();
         let letters = letters.iter().map(|(_, next)| next.unsigned_abs()).sum();
@@ -149,12 +150,12 @@ mod with_kafka {
         Ok(true)
     }
 
-    /// What the group has not committed, by what the broker says.
+    /// The group's uncommitted messages, as reported by the broker.
     fn lag(brokers: &str, name: &str) -> Result<u64, Error> {
         Ok(Lag::of(brokers, name, name)?.look()?.lag().unsigned_abs())
     }
 
-    /// Everything that is due by now; how many were sent in all.
+    /// Produces everything that is due by now; returns the total number sent.
     fn send(
         loader: &Loader,
         order: &VictimOrder,
@@ -174,7 +175,7 @@ mod with_kafka {
         Ok(due)
     }
 
-    /// Whether every id has had a call, in whichever life.
+    /// Whether every id has had a call in any process.
     fn all_done(order: &VictimOrder) -> Result<bool, Error> {
         let lives = || (0..=order.life).map(|life| order.done(life));
         if lives().map(|path| victim::count(&path)).sum::<u64>() < order.messages {

@@ -18,23 +18,23 @@ use crate::testbed::{ByteLog, CallLog, Fates, Load, RunEnd, Subject};
 struct SoakParameters {
     rate: f64,
     arrive_for: Span,
-    /// How long messages may still take after the last arrival.
+    /// How long messages may take after the last arrival.
     follow: Span,
     tiers: Vec<Span>,
     transient: Share,
     poison: Share,
     partitions: u32,
-    /// Per partition.
+    /// Concurrent calls per partition.
     concurrency: u32,
-    /// `blocking`, to break the claim.
+    /// `blocking` breaks the claim.
     #[serde(default)]
     mode: String,
-    /// Bytes that the handler keeps of every call, to break the claim.
+    /// Bytes that the handler leaks per call, to break the claim.
     #[serde(default)]
     leaks: usize,
 }
 
-/// Keeps memory for every call.
+/// Leaks memory on every call.
 #[derive(Debug)]
 struct LeakyLog {
     log: Arc<ByteLog>,
@@ -48,7 +48,7 @@ impl CallLog for LeakyLog {
     }
 
     fn called(&self, number: u64, at: Duration) -> u16 {
-        // Memory counts once it is written.
+        // Memory counts as resident only after it is written.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(vec![1; self.bytes]);
         self.log.called(number, at)
     }
@@ -78,7 +78,7 @@ impl CallLog for LeakyLog {
     }
 }
 
-/// What is drawn over time.
+/// Curves for the plots.
 struct SoakCurves {
     first_calls: Curve,
     calls: Curve,
@@ -110,12 +110,12 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         };
         let Some(end) = setup.play_with(&load, &subject, calls, stage)? else { return Ok(None) };
         let (result, curves) = measure(&variant.name, &log, &end);
-        // Drawn fates scatter around the shares.
+        // Random fates vary around the shares.
         let by = 3.0 * (3.0 / load.messages().max(1) as f64).sqrt();
         let measured = result.get("amplification");
         let what = format!("records per message, {}", variant.name);
         let line = ForecastLine::new(&what, Unit::Times, forecast.amplification, measured, Bound::About(by));
-        // Only a broker counts the records of a tier; the audit of a byte per id has the calls of all.
+        // Only a broker counts the records of a tier; the byte log has the calls of all tiers together.
         let tiers: Vec<f64> =
             end.tier_records.iter().map(|records| *records as f64 / load.messages() as f64).collect();
         let tiers = tier_lines(&variant.name, &forecast, &tiers, load.messages());
@@ -160,7 +160,7 @@ fn measure(name: &str, log: &ByteLog, end: &RunEnd) -> (VariantResult, SoakCurve
     let (first_calls, lag, memory) = (log.first_calls(), log.lag(), log.memory_mb());
     let produced = audit.produced.max(1) as f64;
     let seconds = first_calls.len().max(1) as f64;
-    // The first second begins with connections and caches.
+    // Skip the first second, in which connections and caches are set up.
     let settled = first_calls.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&first_calls);
     let quarter = |n: usize| highest(&memory[memory.len() * n / 4..memory.len() * (n + 1) / 4]);
     let at_end = lag.last().map_or(0.0, |point| point.1);

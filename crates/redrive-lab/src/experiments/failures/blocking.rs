@@ -1,4 +1,4 @@
-//! Blocking against non-blocking retries: what a failing message does to the messages behind it.
+//! Blocking against non-blocking retries: how a failing message affects the messages behind it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Fates, Load, Subject, Trace, engine_metrics};
 
-/// Points of a curve that the lab counts itself.
+/// Number of points on a curve that the lab computes itself.
 const STEPS: u32 = 60;
 
 #[derive(Debug, Deserialize)]
@@ -26,7 +26,7 @@ struct BlockingParameters {
     partitions: u32,
     transient: Share,
     poison: Share,
-    /// Only one message is poison, a tenth into the run.
+    /// A single message is poison, one tenth into the run.
     one_poison: bool,
 }
 
@@ -46,7 +46,7 @@ impl BlockingParameters {
         self.poison.0 != Ratio::ZERO || self.transient.0 != Ratio::ZERO
     }
 
-    /// One call at a time per partition, as a consumer of that partition makes them.
+    /// Allows one call at a time per partition, like a consumer of that partition.
     fn subject(&self) -> Result<Subject, LabError> {
         let policy = unprotected(&self.tiers).mode(mode(&self.mode));
         Ok(Subject::plain(built(&policy)?, 1))
@@ -69,16 +69,17 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
 }
 
-/// What is drawn of one variant.
+/// The curves of one variant.
 struct DrawnVariant {
     is_one_poison: bool,
-    /// One curve per partition each; none of the variant without failures, which is flat.
+    /// One curve per partition; empty for the variant without failures, which is flat.
     lag: Vec<Curve>,
     wait: Vec<Curve>,
     stall: Curve,
 }
 
-/// Lag and stall per partition: of many failures, and of one poison message. The engine's stall of all variants.
+/// Plots lag and stall per partition, with many failures and with one poison message, and the engine's stall for all
+/// variants.
 fn plots(drawn: Vec<DrawnVariant>) -> Vec<Plot> {
     let (mut lag, mut wait, mut stall) = ([vec![], vec![]], [vec![], vec![]], vec![]);
     for variant in drawn {
@@ -132,7 +133,7 @@ fn columns() -> Vec<Column> {
 
 fn draw(name: &str, trace: &Trace, is_one_poison: bool, is_drawn: bool) -> DrawnVariant {
     let partitions = if is_drawn { trace.load.lanes } else { 0 };
-    // The title of the plot says the rest.
+    // The plot title shows the rest.
     let mode = name.split(',').next().unwrap_or(name);
     let each = |points: &dyn Fn(u32) -> Vec<(f64, f64)>| {
         (0..partitions).map(|at| Curve::new(&format!("{mode}, partition {at}"), points(at))).collect()
@@ -174,7 +175,7 @@ fn measure(name: &str, trace: &Trace) -> VariantResult {
         .with("stall_p50_share", stall(0.5) / load.arrive_for.as_millis() as f64)
 }
 
-/// How long each good message that arrived in the run waited for its first attempt; those that still wait, until now.
+/// How long each good message that arrived during the run waited for its first attempt, or has waited so far.
 fn stalls(trace: &Trace) -> Vec<u32> {
     let end = duration_ms(trace.load.arrive_for);
     let good = trace.arrived().filter(|(number, _)| trace.load.fate(*number) == Fate::Success);

@@ -1,4 +1,4 @@
-//! More and more messages fail at first: throughput, volume of retries, records per message.
+//! A growing share of messages fails at first: throughput, number of retries, records per message.
 
 use std::time::Duration;
 
@@ -22,13 +22,14 @@ struct FailureSweepParameters {
     transient: Share,
     poison: Share,
     concurrency: u32,
-    /// As many messages as the engine takes, instead of `rate`.
+    /// Saturates the engine instead of using `rate`.
     saturated: bool,
-    /// How long they arrive then, how many wait for their first call all the time, and how many per second are never reached.
+    /// When saturated: how long messages arrive, how many wait for their first call at any time, and a rate that is
+    /// never reached.
     saturated_for: Span,
     waiting: u64,
     rate_max: f64,
-    /// `blocking`, to break the claim.
+    /// `blocking` breaks the claim.
     #[serde(default)]
     mode: String,
 }
@@ -60,7 +61,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace, p);
-        // Drawn fates scatter around the shares.
+        // Random fates vary around the shares.
         let by = 3.0 * (3.0 / trace.audit.produced.max(1) as f64).sqrt();
         let (what, measured) =
             (format!("records per message at {}", variant.name), result.get("amplification"));
@@ -102,7 +103,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// First attempts per second from the moment on at which all tiers give back what failed, until nothing more arrives.
+/// First attempts per second, from the time when all tiers return retries until arrivals end.
 fn first_attempts(trace: &Trace, p: &FailureSweepParameters) -> f64 {
     if !p.saturated {
         return trace.first_attempts_per_second();

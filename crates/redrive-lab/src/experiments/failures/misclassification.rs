@@ -1,4 +1,4 @@
-//! Permanent failures that are retried, and transient ones that are not: what each mistake costs.
+//! Retrying permanent failures and not retrying transient ones: the cost of each mistake.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     (result, Curve::share_over_seconds(name, parked(), poison.len()))
 }
 
-/// Where an error that may be either should go.
+/// How to classify an error that may be either.
 fn boundary(variants: &[VariantResult]) -> Option<String> {
     let named = |name: &str| variants.iter().find(|variant| variant.name == name);
     let (off, on) = (named("classification off")?, named("classification on")?);

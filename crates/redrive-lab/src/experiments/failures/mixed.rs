@@ -1,4 +1,4 @@
-//! Everything at once: transient failures, poison and an outage in one run, and what became of every id.
+//! Everything at once: transient failures, poison and an outage in one run, and how every id ended.
 
 use redrive::BreakerSettings;
 use serde::Deserialize;
@@ -17,17 +17,17 @@ struct MixedParameters {
     arrive_for: Span,
     outage_at: Span,
     outage: Span,
-    /// How long messages may still take after the last arrival.
+    /// How long messages may take after the last arrival.
     follow: Span,
     tiers: Vec<Span>,
     transient: Share,
     poison: Share,
-    /// With it comes the outage gate.
+    /// Also turns on the outage gate.
     breaker: bool,
     /// Divides the times of the breaker, for a quick run.
     speed: f64,
     concurrency: u32,
-    /// Letters that are announced and never written, to break the audit.
+    /// Letters that are reported but never written, to break the audit.
     #[serde(default)]
     phantom_letters: u64,
 }
@@ -84,7 +84,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
 }
 
-/// Points of a curve.
+/// Number of points on a curve.
 const STEPS: u32 = 120;
 
 fn columns() -> Vec<Column> {

@@ -1,4 +1,4 @@
-//! Messages that fail, and what that does to the others: blocking, order, poison, wrong classes.
+//! Failing messages and their effect on others: blocking, order, poison, wrong classes.
 
 pub(super) mod blocking;
 pub(super) mod failure_sweep;

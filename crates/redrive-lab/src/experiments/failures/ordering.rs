@@ -1,4 +1,4 @@
-//! Order by key: how often a later message passes a failed one, and what it costs that none does.
+//! Order by key: how often a later message overtakes a failed one, and the cost of preventing it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Fates, Load, Stage, Subject, Trace};
 
-/// Figures that are so near to each other that a single run may be the machine's.
+/// Figures that are so close to each other that the difference in a single run may be noise.
 const SPREAD: [&str; 2] = ["good_p99_ms", "throughput_ratio"];
 
 #[derive(Debug, Deserialize)]
@@ -28,9 +28,9 @@ struct OrderingParameters {
     keys: u64,
     ordering: String,
     concurrency: u32,
-    /// How often each variant runs, by turns.
+    /// How often each variant runs; variants take turns.
     runs: usize,
-    /// `blocking`, to break the claim.
+    /// `blocking` breaks the claim.
     #[serde(default)]
     mode: String,
 }
@@ -94,8 +94,8 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     (result, Curve::new(name, shares.into_iter().map(|(ms, share)| (share * 100.0, ms)).collect()))
 }
 
-/// The share of the tenths of a second of a run in which one of the slowest percent arrived, of `(arrived, took)`: what a moment
-/// in which the machine stands still makes slow, arrived together.
+/// The share of a run's tenths of a second in which any of the slowest 1 % arrived; `arrivals` holds `(arrived,
+/// took)`. If the machine stalls, all slow messages arrive within a few tenths.
 fn slowest_in(arrivals: &mut [(u32, u32)], of: Duration) -> f64 {
     arrivals.sort_unstable_by_key(|(_, took)| std::cmp::Reverse(*took));
     let tenths: HashSet<u32> =
@@ -103,10 +103,11 @@ fn slowest_in(arrivals: &mut [(u32, u32)], of: Duration) -> f64 {
     tenths.len() as f64 / (of.as_secs_f64() * 10.0)
 }
 
-/// Messages that succeeded at once, by whether an earlier message of their key had failed and was not over when they arrived: when
-/// the others arrived and how long they took, and how long those behind a failed one took.
+/// Splits the messages that succeeded at once by whether an earlier message of their key had failed and was still
+/// unfinished on their arrival. Returns arrival and duration of the others, and the durations of those behind a
+/// failed one.
 fn by_key(trace: &Trace) -> (Vec<(u32, u32)>, Vec<u32>) {
-    // Until when the key has a failed message that is not over.
+    // Per key: when its last failed message ends.
     let mut failing_until: HashMap<u64, u32> = HashMap::new();
     let (mut good, mut blocked) = (Vec::new(), Vec::new());
     for (number, record) in trace.arrived() {

@@ -1,4 +1,4 @@
-//! Poison against triage: from which share of poison on the dead letters grow for ever.
+//! Poison against triage: the share of poison from which dead letters grow without bound.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, U
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::{Fates, Load, Subject, Trace};
 
-/// Points of a curve.
+/// Number of points on a curve.
 const STEPS: u32 = 120;
-/// Letters per second that count as growth: less is what a moment of triage makes.
+/// Letters per second that count as growth; less may be a short gap in triage.
 const GROWS: f64 = 0.05;
-/// Curves of this much poison and less have a plot of their own, in which the point of divergence can be seen.
+/// Curves with at most this share of poison get a separate plot, which shows the point of divergence.
 const LITTLE_POISON: f64 = 0.01;
 
 #[derive(Debug, Deserialize)]
@@ -50,7 +50,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let shares = Shares { transient: p.transient.0.as_f64(), failing_twice: 1.0 / 3.0, poison: 0.0 };
         let divergence = forecast.divergence(shares, p.rate, p.triage).unwrap_or(f64::NAN);
         let result = measure(&variant.name, &trace, p, waiting);
-        // Three deviations of the letters that come in the measured time: few letters spread more.
+        // Three standard deviations of the number of letters in the measured time: with few letters the result varies
+        // more.
         let letters = p.triage * p.arrive_for.0.saturating_sub(waiting).as_secs_f64() / 2.0;
         let by = divergence * 3.0 / letters.sqrt();
         let growth = growth(&forecast, p, &variant.name, &result);
@@ -76,7 +77,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     Ok(outcome)
 }
 
-/// Dead letters that `check` expects per second, less what people close, beside the growth that was measured.
+/// Compares the forecast of dead letters per second, minus triage, with the measured growth.
 fn growth(
     forecast: &Forecast,
     p: &PoisonGrowthParameters,
@@ -86,14 +87,14 @@ fn growth(
     let (transient, poison) = (p.transient.0.as_f64(), p.poison.0.as_f64());
     let arrive = forecast.load(Shares { transient, failing_twice: 1.0 / 3.0, poison }).dead * p.rate;
     let expected = (arrive - p.triage).max(0.0);
-    // Three deviations of the letters that come in the measured time, and one letter at either end.
+    // Three standard deviations of the number of letters in the measured time, plus one letter at either end.
     let seconds = p.arrive_for.0.saturating_sub(forecast.waiting_max).as_secs_f64() / 2.0;
     let by = (3.0 * (arrive * seconds).sqrt() + 2.0) / seconds;
     let what = format!("growth of open letters at {name}");
     ForecastLine::new(&what, Unit::PerSecond, expected, result.get("growth_per_second"), Bound::About(by))
 }
 
-/// The letters of one variant, over time.
+/// The curves of one variant's letters over time.
 struct LetterCurves {
     poison: f64,
     arrival: Curve,
@@ -143,7 +144,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// In the second half of the time in which letters arrive: the first ones come when the tiers are over.
+/// Measures the second half of the time in which letters arrive: the first letters appear only after the tiers.
 fn measure(name: &str, trace: &Trace, p: &PoisonGrowthParameters, waiting: Duration) -> VariantResult {
     let end = trace.load.arrive_for;
     let from = waiting + end.saturating_sub(waiting) / 2;
@@ -156,7 +157,7 @@ fn measure(name: &str, trace: &Trace, p: &PoisonGrowthParameters, waiting: Durat
     let arrival = trace.deaths_per_second(from, end);
     let span = from.as_millis() as u32..end.as_millis() as u32;
     let closed = trace.triaged_ms.iter().filter(|at| span.contains(at)).count() as f64 / seconds;
-    // Exactly the poison that arrived so long before.
+    // The poison that died in this time if it took exactly `waiting`.
     let poison = trace
         .arrived()
         .filter(|(number, record)| {
@@ -165,7 +166,7 @@ fn measure(name: &str, trace: &Trace, p: &PoisonGrowthParameters, waiting: Durat
         })
         .count() as f64;
     VariantResult::new(name, Some(trace.audit))
-        // As it was drawn, not as it was asked for.
+        // The drawn share, not the requested one.
         .with("poison", poison / (p.rate * seconds))
         .with("arrival_per_second", arrival)
         .with("arrival_ratio", arrival * seconds / poison)
@@ -188,7 +189,7 @@ fn bracket(variants: &[VariantResult], found: f64) -> Option<String> {
     ))
 }
 
-/// The share of poison at which growth would be zero: the line through the two variants that grow least.
+/// The share of poison at which growth would be zero, extrapolated from the two variants that grow least.
 fn found(variants: &[VariantResult]) -> Option<f64> {
     let mut growing: Vec<(f64, f64)> = variants
         .iter()

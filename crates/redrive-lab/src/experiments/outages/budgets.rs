@@ -1,4 +1,4 @@
-//! Retry budgets of the field beside the library's: what retries add to the load when more and more calls fail.
+//! Retry budgets in use elsewhere next to the library's: how much load retries add as more and more calls fail.
 
 use std::collections::VecDeque;
 
@@ -17,22 +17,22 @@ use crate::scenario::{Scenario, Share};
 struct BudgetsParameters {
     rate: u64,
     seconds: u64,
-    /// What a bucket is full of at the start does not count.
+    /// Seconds that are not counted, because a bucket starts out full.
     settle_seconds: u64,
     retries: u32,
     budget: String,
-    /// For `share`: of the requests, or of the successes.
+    /// For `share`: of the requests or of the successes.
     share: Share,
     /// For `window`: retries per second that are always allowed.
     per_second: f64,
-    /// The rates of failure are so many percent apart.
+    /// Step between failure rates, in percent.
     step_percent: u64,
 }
 
-/// Whether another retry is allowed.
+/// A retry budget.
 enum Budget {
     Unlimited,
-    /// AWS SDK: tokens that a retry costs and a success brings back.
+    /// AWS SDK: a retry costs tokens, a success returns some.
     Tokens {
         left: f64,
         full: f64,
@@ -47,14 +47,14 @@ enum Budget {
     Redrive(RetryBudget),
 }
 
-/// Seconds that a window looks back.
+/// Length of the window in seconds.
 const WINDOW_S: usize = 10;
 
 impl Budget {
     fn of(p: &BudgetsParameters) -> Result<Self, LabError> {
         Ok(match p.budget.as_str() {
             "none" => Self::Unlimited,
-            // A transient retry costs 14 of 500 tokens, a success gives one back.
+            // A transient retry costs 14 of 500 tokens; a success returns one.
             "aws-sdk" => Self::Tokens { left: 500.0, full: 500.0, cost: 14.0 },
             "window" => {
                 let (share, per_second) = (p.share.0.as_f64(), p.per_second);
@@ -90,7 +90,7 @@ impl Budget {
         }
     }
 
-    /// Spends what a retry costs, if there is enough.
+    /// Takes the cost of a retry, if the budget allows it.
     fn takes(&mut self, now: Time) -> bool {
         match self {
             Self::Unlimited => true,
@@ -119,7 +119,7 @@ impl Budget {
     }
 }
 
-/// Calls per request, and the share of the requests that succeeded in the end.
+/// Calls per request, and the share of requests that succeeded in the end.
 struct CallerLoad {
     amplification: f64,
     served: f64,
@@ -172,7 +172,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// Requests at a fixed rate whose calls fail independently; retries follow at once.
+/// Simulates requests at a fixed rate whose calls fail independently; retries follow at once.
 fn load(p: &BudgetsParameters, percent: u64, seed: u64) -> Result<CallerLoad, LabError> {
     let mut budget = Budget::of(p)?;
     let mut random = SplitMix64::new(seed ^ percent.rotate_left(32));

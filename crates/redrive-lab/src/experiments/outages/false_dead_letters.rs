@@ -1,4 +1,4 @@
-//! False dead letters: messages that nothing is wrong with and that die because an outage lasted too long.
+//! False dead letters: good messages that die because an outage lasted too long.
 
 use std::time::Duration;
 
@@ -20,27 +20,27 @@ struct OutageSweepParameters {
     rate: f64,
     before: Span,
     after: Span,
-    /// How long the outages last.
+    /// Lengths of the outages.
     outages: Vec<Span>,
     tiers: Vec<Span>,
     jitter: String,
-    /// With it comes the outage gate.
+    /// Also turns on the outage gate.
     breaker: bool,
     permits: u32,
 }
 
-/// An outage, and what became of the messages that arrived in it.
+/// An outage, and the fate of the messages that arrived in it.
 struct OutageResult {
     lasts: Duration,
     arrived: u64,
     dead: f64,
-    /// What `check` says of the same outage; `None` with breaker and gate, which it does not compute.
+    /// The forecast of `check` for the same outage; `None` with breaker and outage gate, which it does not model.
     forecast: Option<f64>,
     audit: Audit,
 }
 
 impl OutageResult {
-    /// Whether nobody died and `check` does not expect anybody to: nought of few messages alone says little.
+    /// Whether nothing died and `check` does not expect deaths either: zero of a few messages alone proves little.
     fn is_survived(&self) -> bool {
         self.dead == 0.0 && self.forecast.is_none_or(|forecast| forecast == 0.0)
     }
@@ -82,7 +82,7 @@ fn subject(p: &OutageSweepParameters) -> Result<Subject, LabError> {
     Ok(Subject { breaker, ..Subject::plain(policy, p.permits) })
 }
 
-/// Every outage; `None` if it was interrupted.
+/// Runs every outage; `None` if interrupted.
 fn sweep(
     scenario: &Scenario,
     variant: &Variant<OutageSweepParameters>,
@@ -110,7 +110,7 @@ fn sweep(
     Ok(Some(results))
 }
 
-/// How many messages arrived in the outage, and how many of them died.
+/// The number of messages that arrived in the outage, and how many of them died.
 fn arrived_and_dead(trace: &Trace, outage: Outage) -> (u64, u64) {
     let span = outage.at.as_millis() as u32..outage.end().as_millis() as u32;
     let arrived: Vec<bool> = trace
@@ -134,7 +134,7 @@ fn measured(name: &str, results: &[OutageResult]) -> (VariantResult, Curve) {
     (variant, Curve::new(name, points))
 }
 
-/// Outages in which nobody died though `check` expects some to.
+/// Notes on outages in which nothing died although `check` expects deaths.
 fn unlucky(name: &str, results: &[OutageResult]) -> Vec<String> {
     let note = |result: &OutageResult| {
         let forecast = result.forecast.filter(|forecast| *forecast > 0.0 && result.dead == 0.0)?;
@@ -150,9 +150,9 @@ fn unlucky(name: &str, results: &[OutageResult]) -> Vec<String> {
     results.iter().filter_map(note).collect()
 }
 
-/// What `check` says of the same outages, without breaker and gate.
+/// The forecasts of `check` for the same outages; none with breaker and outage gate.
 fn forecasts(variant: &Variant<OutageSweepParameters>, results: &[OutageResult]) -> Vec<ForecastLine> {
-    // Few messages spread more.
+    // With few messages the result varies more.
     let by = 0.01 + 0.2 / variant.parameters.rate.sqrt();
     let line = |result: &OutageResult| {
         let what = format!("dead for an outage of {} s, {}", result.lasts.as_secs(), variant.name);

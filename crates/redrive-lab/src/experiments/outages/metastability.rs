@@ -1,7 +1,7 @@
-//! The metastability map: which triggers leave a downstream overloaded for ever, by retry policy.
+//! The metastability map: which triggers leave a downstream overloaded for good, by retry policy.
 //!
-//! The downstream serves calls in order, at a rate. A call that is not answered within the client's timeout is given up by the
-//! client and served all the same, later: that is what keeps an overload going when its cause is gone.
+//! The downstream serves calls in order, at a fixed rate. If a call exceeds the client's timeout, the client gives
+//! up, but the call is still served later. This wasted work sustains the overload after its cause is gone.
 
 use std::time::Duration;
 
@@ -16,42 +16,42 @@ use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::testbed::simulated::{self, Reply, Responder};
 use crate::testbed::{Audit, HandlerAnswer, Load, Stage, Subject, Trace};
 
-/// At least this share of the arrivals must be served at the end.
+/// Minimum goodput at the end, as a share of the arrivals, to count as recovered.
 const RECOVERED: f64 = 0.9;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MetastabilityParameters {
     rate: f64,
-    /// The share of the capacity that normal traffic takes.
+    /// Normal traffic as a share of the capacity.
     utilisation: f64,
     timeout: Span,
     before: Span,
     after: Span,
-    /// Goodput counts over this long at the end.
+    /// Length of the final period over which goodput is measured.
     judged: Span,
-    /// Capacity taken away, in percent, and for how long.
+    /// Depths (percent of capacity taken away) and lengths of the triggers.
     depths: Vec<u32>,
     lengths: Vec<Span>,
     policy: String,
     retries: u32,
     tiers: Vec<Span>,
     budget: Share,
-    /// Calls per second that the breaker begins with afterwards, as times those before; 0 is no limit.
+    /// The breaker's initial call limit after the outage, as a multiple of the earlier rate; 0 means no limit.
     reload: f64,
     permits: u32,
-    /// The share of the messages that is taken away from the end of the trigger on, with all their calls.
+    /// Share of the messages that are diverted once the trigger ends, with all their calls.
     taken_away: Share,
 }
 
 impl MetastabilityParameters {
-    /// Whether this message is among those that are taken away.
+    /// Whether this message is diverted.
     fn is_taken_away(&self, number: u64) -> bool {
         number % 100 < self.taken_away.0.basis_points() / 100
     }
 }
 
-/// Capacity that is taken away for a while.
+/// A temporary reduction of capacity.
 #[derive(Clone, Copy, Debug)]
 struct Trigger {
     taken: f64,
@@ -69,7 +69,7 @@ struct ModelServer<'a> {
 }
 
 impl ModelServer<'_> {
-    /// When a call that is begun then is done.
+    /// When a call that begins at `begun_ms` is done.
     fn done_ms(&self, begun_ms: f64) -> f64 {
         let Trigger { taken, from_ms, to_ms } = self.trigger;
         let is_triggered = (from_ms..to_ms).contains(&begun_ms);
@@ -82,7 +82,7 @@ impl Responder for ModelServer<'_> {
     fn call(&mut self, number: u64, _call: u16, at: Duration) -> Reply {
         let now_ms = at.as_secs_f64() * 1000.0;
         if now_ms >= self.trigger.to_ms && self.parameters.is_taken_away(number) {
-            // Somebody else serves it, at no cost to this downstream.
+            // Diverted: served elsewhere, at no cost to this downstream.
             return Reply { answer: HandlerAnswer::Success, takes_ms: 0 };
         }
         self.free_ms = self.done_ms(self.free_ms.max(now_ms));
@@ -101,7 +101,7 @@ struct Cell {
     length: Duration,
     goodput: f64,
     audit: Audit,
-    /// Applied per second over the arrivals, over time.
+    /// Applied messages relative to the arrivals, over time.
     curve: Vec<(f64, f64)>,
 }
 
@@ -153,7 +153,7 @@ fn subject(p: &MetastabilityParameters) -> Result<Subject, LabError> {
     Ok(Subject { breaker, ..Subject::plain(built(&policy)?, p.permits) })
 }
 
-/// `None` if it was interrupted.
+/// Returns `None` if interrupted.
 fn map(
     variant: &Variant<MetastabilityParameters>,
     setup: &ExperimentSetup<'_>,
@@ -196,7 +196,7 @@ fn play(
         trigger,
         free_ms: 0.0,
     };
-    // One cell takes a moment, so ^C is looked at between two of them.
+    // A cell takes a moment, so checking for ^C between cells is enough.
     let stage = Stage::of(setup.watch, "", 0, 1);
     if stage.is_interrupted() {
         return Ok(None);
@@ -206,7 +206,7 @@ fn play(
     played.map_err(|error| LabError::Run(error.to_string()))
 }
 
-/// Messages applied per second at the end, over the rate of arrival; of those that were not taken away.
+/// Messages applied per second at the end, divided by the arrival rate; excludes diverted messages.
 fn goodput(trace: &Trace, p: &MetastabilityParameters) -> f64 {
     let judged = p.judged.0;
     let end = trace.load.arrive_for.as_millis() as u32;
@@ -256,7 +256,7 @@ fn panel(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> HeatPane
     HeatPanel { name: variant.name.clone(), values }
 }
 
-/// All variants have the same grid.
+/// Combines the panels; all variants have the same grid.
 fn heat_map(
     scenario: &Scenario,
     setup: &ExperimentSetup<'_>,
@@ -272,7 +272,7 @@ fn heat_map(
     Ok(HeatMap { name: "map".to_owned(), title: title.to_owned(), rows, columns, panels })
 }
 
-/// The map in a line: from which triggers it had not recovered when the run ended.
+/// Summarizes the map: the triggers from which it had not recovered when the run ended.
 fn text(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> String {
     let p = &variant.parameters;
     let of_depth = |depth: &u32| {
@@ -288,7 +288,8 @@ fn text(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> String {
     format!("{}: not recovered within {seconds} s after {}.", variant.name, failing.join("; after "))
 }
 
-/// The lengths of a row, shortest first, whose goodput is too low: `10 s and longer` only if every longer one is among them.
+/// The lengths in a row whose goodput is too low, shortest first. Says `10 s and longer` only if every longer one
+/// fails too.
 fn failing_lengths(row: &[(Duration, f64)]) -> Option<String> {
     let is_failing = |(_, goodput): &(Duration, f64)| *goodput < RECOVERED;
     let first = row.iter().position(is_failing)?;
@@ -300,12 +301,12 @@ fn failing_lengths(row: &[(Duration, f64)]) -> Option<String> {
         let verdict = if is_failing(cell) { "" } else { " (recovers)" };
         format!("{} s{verdict}", cell.0.as_secs())
     });
-    // What recovers beyond the last failing cell needs no mention.
+    // Leaves out lengths that recover beyond the last failing one.
     let last = rest.iter().rposition(is_failing).unwrap_or(0);
     Some(cells.take(last + 1).collect::<Vec<_>>().join(", "))
 }
 
-/// Which of the protections the recovery is due to.
+/// Which protection the recovery is due to.
 fn attribution(variants: &[VariantResult]) -> Option<String> {
     let failing = |name: &str| {
         variants.iter().find(|variant| variant.name == name).map(|variant| variant.get("not_recovered"))
@@ -329,7 +330,7 @@ fn attribution(variants: &[VariantResult]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// "And longer" once stood beside cells that recovered.
+    /// Regression: "and longer" once included cells that had recovered.
     #[test]
     fn and_longer_is_said_only_if_every_longer_trigger_fails() {
         let row = |goodput: [f64; 4]| -> Vec<(Duration, f64)> {

@@ -1,4 +1,4 @@
-//! A downstream that is gone, overloaded or slow, and what protects it and the other messages.
+//! A downstream that is down, overloaded or slow, and what protects it and the other messages.
 
 pub(super) mod budgets;
 pub(super) mod false_dead_letters;

@@ -1,4 +1,4 @@
-//! One slow endpoint among many: how long the messages for the others take, by its share of the traffic.
+//! One slow endpoint among many: latency of messages to the others, by the slow one's share of the traffic.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::testbed::trace::quantile;
 use crate::testbed::{Audit, HandlerAnswer, Load, Silent, Stage, Subject, Trace};
 
 const SALT: u64 = 7;
-/// The endpoint that is slow; the others have the numbers after it.
+/// The number of the slow endpoint; the others follow.
 const NOISY: u64 = 0;
 
 #[derive(Debug, Deserialize)]
@@ -25,20 +25,20 @@ const NOISY: u64 = 0;
 struct NoisyEndpointParameters {
     rate: f64,
     arrive_for: Span,
-    /// Endpoints beside the slow one.
+    /// Number of endpoints besides the slow one.
     others: u64,
-    /// How long a call of the slow endpoint takes, and one of the others.
+    /// Latency of the slow endpoint and of the others.
     slow: Span,
     fast: Span,
-    /// The share of the messages that go to the slow one, in percent.
+    /// Shares of the messages that go to the slow endpoint, in percent.
     shares: Vec<u64>,
     permits: u32,
-    /// Calls against one endpoint at once; 0: no limit per endpoint.
+    /// Concurrent calls per endpoint; 0 means no limit.
     per_endpoint: u32,
     tiers: Vec<Span>,
 }
 
-/// Where messages go.
+/// Assigns messages to endpoints.
 #[derive(Clone, Copy, Debug)]
 struct Traffic {
     seed: u64,
@@ -53,7 +53,7 @@ impl Traffic {
     }
 }
 
-/// Endpoints that succeed, one of them slowly.
+/// Endpoints that all succeed; one of them is slow.
 struct EndpointServers {
     traffic: Traffic,
     slow_ms: u64,
@@ -67,7 +67,7 @@ impl Responder for EndpointServers {
     }
 }
 
-/// How the messages of the other endpoints fared at one share.
+/// Results of the other endpoints' messages at one share.
 struct ShareResult {
     percent: u64,
     p99_ms: f64,
@@ -116,14 +116,14 @@ fn play(variant: &Variant<NoisyEndpointParameters>, traffic: Traffic) -> Result<
     let subject = Subject { router, ..Subject::plain(built(&tiers(&p.tiers))?, p.permits) };
     let ms = |span: Span| span.0.as_millis() as u64;
     let mut servers = EndpointServers { traffic, slow_ms: ms(p.slow), fast_ms: ms(p.fast) };
-    // One share takes a moment, so ^C is looked at between two of them.
+    // A share takes a moment, so checking for ^C between shares is enough.
     let stage = Stage::of(&Silent, "", 0, 1);
     let played = simulated::run_with(&load, &subject, &mut servers, stage);
     let trace = played.map_err(|error| LabError::Run(error.to_string()))?;
     trace.ok_or_else(|| LabError::Run("nobody interrupts it".to_owned()))
 }
 
-/// From arrival to success; what has not succeeded when the run ends counts until then.
+/// From arrival to success; messages that have not succeeded count until the end of the run.
 fn p99_of_the_others(trace: &Trace, traffic: Traffic) -> f64 {
     let end = trace.ran_for.as_millis() as u32;
     let others = trace.arrived().filter(|(number, _)| traffic.endpoint(*number) != NOISY);

@@ -1,4 +1,4 @@
-//! A downstream that is gone for a minute: what comes back afterwards, and what flattens it.
+//! A downstream that is down for a minute: the wave of calls afterwards, and what flattens it.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, U
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::{Burst, Load, Outage, Subject, Trace};
 
-/// Messages of a tenth of a second come together on Kafka: calls are counted by the second.
+/// On Kafka, messages are produced in batches of this length; calls are counted per second.
 const GATHER: Duration = Duration::from_millis(100);
-/// What counts as more load than usual.
+/// Load above this multiple of normal counts as raised.
 const RAISED: f64 = 1.1;
-/// Messages that the forecast follows.
+/// Sample size of the forecast.
 const FORECAST_MESSAGES: u32 = 50_000;
-/// Times what the normal rate needs: with more of them than this, calls begin when they are due.
+/// From this multiple of the normal need on, permits do not delay calls.
 const MANY_PERMITS: f64 = 100.0;
 
 #[derive(Debug, Deserialize)]
@@ -31,18 +31,18 @@ struct RetryStormParameters {
     after: Span,
     tiers: Vec<Span>,
     jitter: String,
-    /// With it comes the outage gate.
+    /// Also turns on the outage gate.
     breaker: bool,
-    /// Calls per second that the breaker begins with after the outage, as times those before it; 0 is no limit.
+    /// The breaker's initial call limit after the outage, as a multiple of the earlier rate; 0 means no limit.
     reload: f64,
-    /// Messages that arrive in the moment the outage begins, in seconds of the normal rate.
+    /// Messages that arrive the moment the outage begins, in seconds of the normal rate.
     burst: u64,
     latency: Span,
-    /// Calls that may run at once, as times what the normal rate needs.
+    /// Concurrent calls, as a multiple of what the normal rate needs.
     permits: f64,
-    /// How long a call of the outage hangs until its caller gives up; nothing: it fails at once.
+    /// How long a call hangs during the outage before its caller gives up; at 0 it fails at once.
     hangs: Span,
-    /// Divides every span, those of the breaker included, for a quick run by the real clock.
+    /// Divides every time span, including those of the breaker, for a quick run on the real clock.
     speed: f64,
 }
 
@@ -102,7 +102,7 @@ impl RetryStormParameters {
         Ok(Subject { breaker, ..Subject::plain(self.policy()?, concurrency) })
     }
 
-    /// Whether nothing but the schedule and its jitter shapes the wave, as in the forecast.
+    /// Whether only the schedule and its jitter shape the wave, as in the forecast.
     fn is_raw(&self) -> bool {
         !self.breaker && self.burst == 0 && self.permits > MANY_PERMITS && self.hangs.0.is_zero()
     }
@@ -141,7 +141,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     Ok(Outcome { columns: columns(), variants, forecasts, plots, notes, is_partial, ..Outcome::default() })
 }
 
-/// What each protection does to the wave, and what it does not.
+/// Compares the peak of the wave across protections.
 fn bound_of_the_wave(variants: &[VariantResult], arrivals: &str) -> Option<String> {
     let peak = |of: &str| {
         let name = format!("{arrivals}, {of}");
@@ -179,7 +179,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let calls: Vec<f64> = trace.calls_per_second().into_iter().map(|(_, calls)| calls).collect();
     let before = &calls[begins / 2..begins.min(calls.len())];
     let normal = before.iter().sum::<f64>() / before.len().max(1) as f64;
-    // While messages arrive; later there is less than normal.
+    // Only while messages arrive; afterwards the load is below normal.
     let arriving = (load.arrive_for.as_secs() as usize).min(calls.len());
     let after = &calls[ends.min(arriving)..arriving];
     let level = if load.burst.is_some() || outage.hangs.is_some() { after.to_vec() } else { smooth(after) };
@@ -204,7 +204,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     (result, Curve::new(name, points))
 }
 
-/// The mean of each second and its neighbours: drawn delays make single seconds a little too high.
+/// The mean of each second and its neighbours: random delays make single seconds a little too high.
 fn smooth(load: &[f64]) -> Vec<f64> {
     let mean = |i: usize| {
         let near = &load[i.saturating_sub(1)..(i + 2).min(load.len())];
@@ -213,10 +213,10 @@ fn smooth(load: &[f64]) -> Vec<f64> {
     (0..load.len()).map(mean).collect()
 }
 
-/// What `check` says of the same outage, without breaker and gate.
+/// The forecast of `check` for the same outage, without breaker and outage gate.
 fn forecast(policy: &Policy, parameters: &RetryStormParameters, result: &VariantResult) -> Vec<ForecastLine> {
     let forecast = OutageForecast::of(policy, parameters.outage.0, FORECAST_MESSAGES);
-    // Few messages spread more.
+    // With few messages the result varies more.
     let scatter = (1000.0 / parameters.rate).sqrt();
     let line = |what: &str, unit, forecast: f64, figure: &str, by: f64| {
         let what = format!("{what}, jitter {}", parameters.jitter);
@@ -229,9 +229,9 @@ fn forecast(policy: &Policy, parameters: &RetryStormParameters, result: &Variant
     ]
 }
 
-/// When the breaker opens by its own rule, fed with the first attempts of this load: good ones until the outage, then failing
-/// ones, each when its call ends. `None` without a breaker, and where permits decide when calls begin: there are few, or calls
-/// hang and take them up.
+/// Computes when the breaker opens by its own rule, fed with the first attempts of this load: good before the outage,
+/// failing during it, each counted when its call ends. `None` without a breaker, or where permits delay calls: when
+/// there are few, or hanging calls use them up.
 fn breaker_opens(
     name: &str,
     parameters: &RetryStormParameters,
@@ -268,7 +268,8 @@ fn breaker_opens(
     Some(ForecastLine::new(&what, Unit::Seconds, forecast, result.get("breaker_opens_seconds"), by))
 }
 
-/// How high the wave is that the breaker lets go, as `check` says it. `None` where something else bounds it or adds to it.
+/// The forecast of `check` for the peak that the breaker lets through. `None` where something else limits or adds to
+/// it.
 fn breaker_closes(
     name: &str,
     parameters: &RetryStormParameters,

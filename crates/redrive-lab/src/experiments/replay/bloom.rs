@@ -1,4 +1,4 @@
-//! A Bloom filter instead of the ledger of applied ids: what it saves, and which replays it would swallow.
+//! A Bloom filter instead of the ledger of applied ids: what it saves, and which replays it would drop.
 
 use std::collections::HashSet;
 
@@ -10,20 +10,20 @@ use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::Scenario;
 use crate::seed;
 
-/// What one entry of a set of 64-bit hashes takes at the load at which it grows.
+/// Approximate memory per entry in a set of 64-bit hashes, including empty slots.
 const HASH_BYTES_PER_ID: f64 = 16.0;
 const SALT: [u64; 2] = [11, 13];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BloomParameters {
-    /// Ids that were applied.
+    /// Number of applied ids.
     applied: u64,
     /// Dead letters that were never applied and are replayed.
     replayed: u64,
-    /// 0: a set of 64-bit hashes.
+    /// 0 uses a set of 64-bit hashes.
     bits_per_id: u64,
-    /// Ids per second, for the window that fits into a gigabyte.
+    /// Ids per second, to compute the window that fits into a gigabyte.
     rate: f64,
 }
 
@@ -39,7 +39,7 @@ impl Bloom {
         Self { bits: vec![0; words as usize], hashes }
     }
 
-    /// Two hashes give all others.
+    /// Derives all bit positions from two hashes.
     fn places(&self, id: &str) -> impl Iterator<Item = (usize, u64)> + use<> {
         let [one, other] = SALT.map(|salt| seed::draw(0, id, salt));
         let (bits, hashes) = (self.bits.len() as u64 * 64, self.hashes);

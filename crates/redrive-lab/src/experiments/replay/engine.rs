@@ -1,4 +1,4 @@
-//! Where the replay experiment runs: the embedded engine in a directory of its own, or topics of a broker.
+//! Where the replay experiment runs: the embedded engine in a temporary directory, or topics of a broker.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use crate::testbed::{Load, Scratch};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Messages that are offered at once.
+/// Messages per batch.
 const BATCH: u64 = 500;
 /// Partitions of the source.
 #[cfg(feature = "kafka")]
 const PARTITIONS: u64 = 4;
 
-/// The engine of one run. Its topics are removed when it is dropped, and so is its directory. Made and dropped outside of a
-/// runtime: topics are made and removed by waiting.
+/// The engine of one run. Removes its topics and directory on drop. Create and drop it outside of a runtime, because
+/// it blocks on creating and removing topics.
 #[derive(Debug)]
 pub struct ReplayEngine<'a> {
     engine: LabEngine<'a>,
@@ -29,7 +29,7 @@ pub struct ReplayEngine<'a> {
 impl<'a> ReplayEngine<'a> {
     pub fn new(engine: LabEngine<'a>) -> Result<Self, Error> {
         let scratch = Scratch::new()?;
-        // The directory is new, so its name is too.
+        // The directory is new, so its name is unique.
         let name =
             scratch.path().file_name().map_or("orders".into(), |name| name.to_string_lossy().into_owned());
         if let LabEngine::Kafka(brokers) = engine {
@@ -53,7 +53,7 @@ impl<'a> ReplayEngine<'a> {
         }
     }
 
-    /// Offers messages; they are accepted when this returns. `go_on` is asked between two batches.
+    /// Offers messages; on return they are accepted. Calls `go_on` between batches.
     pub async fn feed(
         &self,
         handle: &PipelineHandle,
@@ -78,7 +78,8 @@ impl<'a> ReplayEngine<'a> {
         Ok(true)
     }
 
-    /// The numbers of all messages that have a letter: as the embedded engine lists them, or read back from their topic.
+    /// Returns the numbers of all messages that have a letter: listed by the embedded engine, or read from the
+    /// dead-letter topic.
     pub async fn letters(&self, handle: &PipelineHandle, of_seed: u64) -> Result<Vec<u64>, Error> {
         match self.engine {
             LabEngine::Embedded => listed(std::slice::from_ref(handle), None, of_seed).await,
@@ -150,7 +151,7 @@ impl Drop for ReplayEngine<'_> {
     fn drop(&mut self) {
         use crate::kafka::topics;
 
-        // What cannot be removed now stays on the broker under a name of this run.
+        // Topics that cannot be removed now stay on the broker under the name of this run.
         if let LabEngine::Kafka(brokers) = self.engine
             && let Ok(found) = topics::of_run(brokers, &self.name)
         {

@@ -1,4 +1,5 @@
-//! Dead letters, a fix, `replay --all`: is every effect there once, also of messages that were half applied before?
+//! Dead letters, a fix, `replay --all`: does every effect happen exactly once, even for messages that were half
+//! applied before?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
@@ -28,9 +29,9 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 const LOOK: Duration = Duration::from_millis(10);
 /// Far longer than any step of a run takes.
 const STEP_MAX: Duration = Duration::from_mins(5);
-/// Far longer than the engine's figures are behind.
+/// Far longer than the engine's figures lag behind.
 const FIGURES_MAX: Duration = Duration::from_secs(10);
-/// Draws who is half applied.
+/// Salt for drawing which messages are half applied.
 const SALT: u64 = 5;
 
 #[derive(Debug, Deserialize)]
@@ -40,15 +41,15 @@ struct ReplayParameters {
     tiers: Vec<Span>,
     transient: Share,
     poison: Share,
-    /// The share of the poison whose effect happens before the call fails.
+    /// Share of the poison whose effect happens before the call fails.
     half_applied: Share,
-    /// Whether the downstream asks its ledger first.
+    /// Whether the downstream checks its ledger first.
     ledger: bool,
     concurrency: u32,
-    /// Without it nobody replays, to break the claim.
+    /// Without it there is no replay, to break the claim.
     #[serde(default = "yes")]
     replays: bool,
-    /// Letters that the list at the end does not show, to break the audit.
+    /// Letters that the final list leaves out, to break the audit.
     #[serde(default)]
     hidden_letters: usize,
 }
@@ -57,7 +58,7 @@ const fn yes() -> bool {
     true
 }
 
-/// What the handler plays.
+/// The simulated handler.
 struct FixableHandler {
     load: Load,
     half_applied: Ratio,
@@ -68,7 +69,7 @@ struct FixableHandler {
 }
 
 impl FixableHandler {
-    /// Messages that have succeeded.
+    /// The number of messages that have succeeded.
     fn done(&self) -> u64 {
         self.succeeded.iter().filter(|count| count.load(Relaxed) > 0).count() as u64
     }
@@ -82,7 +83,7 @@ impl FixableHandler {
             let drawn = seed::draw(self.load.seed, &id, SALT) % 10_000;
             if drawn < self.half_applied.basis_points() {
                 self.effects.apply(&id, number).await?;
-                // The order is there, and whoever sent it cannot know.
+                // The effect has happened, but the caller cannot know.
                 return Err(Failure::permanent("the answer was cut off").ambiguous());
             }
             return Err(Failure::permanent("422 no such product"));
@@ -96,19 +97,19 @@ impl FixableHandler {
     }
 }
 
-/// What the steps of one run came to.
+/// Results of the steps of one run.
 #[derive(Debug)]
 struct Steps {
     letters: u64,
-    /// Letters with an attempt whose end is unknown.
+    /// Letters with an ambiguous attempt.
     ambiguous: u64,
     replayed: u64,
     again: u64,
     replay_seconds: f64,
     remaining: u64,
-    /// Who has a letter before the fix, read back from where letters are stored.
+    /// Messages with a letter before the fix, read back from storage.
     found: Vec<u64>,
-    /// Who has an open one at the end.
+    /// Messages with an open letter at the end.
     open: Vec<u64>,
     engine: EngineCounts,
 }
@@ -152,7 +153,7 @@ async fn play(
 ) -> Result<Option<(VariantResult, (Curve, Vec<String>))>, Error> {
     let p = &variant.parameters;
     let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
-    // Only ids and fates of it are used: the messages come at once.
+    // Only ids and fates of the load are used: all messages are offered at once.
     let load = Load {
         fates: Fates::Rates(rates),
         ..Load::steady(setup.seed, p.messages as f64, Duration::from_secs(1))
@@ -207,8 +208,8 @@ async fn play(
     Ok(Some((result, (Curve::new(&variant.name, bars), sql))))
 }
 
-/// By id: who succeeded according to the downstream, who has an open letter according to the list, and whether before the fix
-/// exactly the poison had a letter.
+/// Audits by id: which messages succeeded according to the downstream, which have an open letter according to the
+/// list, and whether exactly the poison had a letter before the fix.
 fn audit(downstream: &FixableHandler, steps: &Steps) -> Audit {
     let messages = downstream.succeeded.len() as u64;
     let (found, open) = (LetterSet::new(messages, &steps.found), LetterSet::new(messages, &steps.open));
@@ -229,7 +230,7 @@ fn audit(downstream: &FixableHandler, steps: &Steps) -> Audit {
     audit
 }
 
-/// Fill, fix, replay all, replay all again. `None` if it was interrupted.
+/// Fill, fix, replay all, replay all again. Returns `None` if interrupted.
 async fn walk(
     p: &ReplayParameters,
     downstream: &FixableHandler,
@@ -244,7 +245,7 @@ async fn walk(
     if !engine.feed(handle, &downstream.load, 0..p.messages, go_on).await? {
         return Ok(None);
     }
-    // What waits in topics is not the engine's to count.
+    // The engine does not count messages that wait in topics.
     let counts_all = handle.takes_messages();
     let has_ended = |counts: &redrive::Counts| {
         downstream.done() + counts.letters_open >= p.messages && (!counts_all || counts.pending() == 0)
@@ -254,7 +255,7 @@ async fn walk(
     let found = engine.letters(handle, downstream.load.seed).await?;
     downstream.is_fixed.store(true, Relaxed);
     let replays = Replays::open(None)?;
-    // As `redrive dlq replay --all --ambiguous ok`.
+    // Like `redrive dlq replay --all --ambiguous ok`.
     let all = Selection::all(LetterState::Open);
     let options = PlanOptions { ambiguous: Ambiguous::Ok, ..PlanOptions::default() };
     let plan = replays.plan(handle, &all, options).await?;
@@ -284,8 +285,8 @@ async fn walk(
     Ok((!stage.is_interrupted()).then_some(steps))
 }
 
-/// Of so many messages that entered, those of which the engine does not count an end: on Kafka they wait in topics, and are
-/// not its own to count. Its figures are published every 50 ms.
+/// How many of the `entered` messages have not ended by the engine's figures, for Kafka, where the engine does not
+/// count messages in topics. The figures are published every 50 ms.
 async fn not_over(handle: &PipelineHandle, entered: u64) -> u64 {
     let began = Instant::now();
     loop {

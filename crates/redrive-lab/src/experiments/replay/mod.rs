@@ -1,4 +1,4 @@
-//! Replays and the ledger that makes them safe: effects once, and what a Bloom filter in its place would swallow.
+//! Replays and the ledger that makes them safe: each effect happens once; and what a Bloom filter would drop instead.
 //!
 //! - [`experiment`] on an [`engine`] with a [`store`] for its effects; [`bloom`]
 

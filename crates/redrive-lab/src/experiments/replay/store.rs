@@ -1,4 +1,4 @@
-//! Where the effects of the replay experiment are stored: in memory, or in PostgreSQL with the ledger of redrive-postgres.
+//! Where the replay experiment stores effects: in memory, or in PostgreSQL with the ledger of redrive-postgres.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -11,16 +11,16 @@ use crate::downstream::ledger::{Applied, Ledger, LedgerOptions, Url};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What happens to an effect whose id is known.
+/// Applies effects, once per id if there is a ledger.
 #[derive(Clone, Debug)]
 pub struct Effects {
-    /// `None`: nobody asks, and every call is an effect.
+    /// `None` makes every call an effect.
     ledger: Option<Arc<Ledger>>,
     counts: Arc<Vec<AtomicU8>>,
 }
 
 impl Effects {
-    /// Applies the order, unless the ledger says that it is.
+    /// Applies the order, unless the ledger knows it.
     pub async fn apply(&self, id: &str, number: u64) -> Result<(), Failure> {
         let is_first = match &self.ledger {
             Some(ledger) => ledger.apply(id).await? == Applied::First,
@@ -33,11 +33,11 @@ impl Effects {
     }
 }
 
-/// A ledger for one run.
+/// The storage of one run.
 #[derive(Debug)]
 pub struct Store {
     effects: Effects,
-    /// A schema of its own, and a client to look with.
+    /// A client for queries, and the schema of this run.
     postgres: Option<(Client, String)>,
 }
 
@@ -65,7 +65,7 @@ impl Store {
         self.effects.clone()
     }
 
-    /// Effects per message.
+    /// The number of effects per message.
     pub async fn counts(&self) -> Result<Vec<u8>, Error> {
         if let Some((client, _)) = &self.postgres {
             let rows = client.query_one("SELECT count(*) FROM effects", &[]).await?;
@@ -81,7 +81,7 @@ impl Store {
         self.effects.counts.iter().map(|count| i64::from(count.load(Relaxed))).sum()
     }
 
-    /// What the tables say, as a query and its answer; then removes them.
+    /// Queries the tables, drops them and returns each query with its answer.
     pub async fn close(self) -> Result<Vec<String>, Error> {
         let Some((client, schema)) = self.postgres else { return Ok(Vec::new()) };
         let mut said = Vec::new();
