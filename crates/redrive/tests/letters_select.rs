@@ -195,7 +195,7 @@ async fn a_window_that_is_set_later_knows_what_was_accepted_before() {
     }
     let embedded = Embedded::open(dir.path()).unwrap();
     let (_redrive, handle) = built(embedded.clone(), orders().dedup(Duration::from_hours(24)));
-    assert!(embedded.report("orders").unwrap().rebuilt.unwrap().contains("kept without ids"));
+    assert!(embedded.report("orders").unwrap().rebuilt.unwrap().contains("ids were not tracked before"));
     assert_eq!(state_of(&handle, "later").await, MessagePhase::Delayed);
 }
 
