@@ -1,5 +1,7 @@
 //! An example of a key as in the default file: the fix for a value that cannot be read.
 
+use std::time::Duration;
+
 use redrive_core::{Ratio, duration};
 
 use super::declared::Form;
@@ -20,12 +22,17 @@ pub(super) fn example(keys: &Keys, path: &str, name: &str) -> Option<String> {
 
 /// Adds to a number the unit that the key expects: `"30s"` for 30, `"20%"` for 20.
 pub(super) fn with_unit(keys: &Keys, table: &str, key: &str, data: &Data) -> Option<String> {
-    let shown = keys.setting(table, key)?.shown.toml();
+    let setting = keys.setting(table, key)?;
+    let shown = setting.shown.toml();
     let shown = shown.trim_start_matches('[').split('"').nth(1)?;
     let (is_span, is_share) = (duration::parse(shown).is_ok(), shown.parse::<Ratio>().is_ok());
     match data {
         // A larger number was hardly meant as seconds.
-        Data::Whole(number) if is_span && (1..=300).contains(number) => Some(format!("\"{number}s\"")),
+        Data::Whole(number) if is_span && (1..=300).contains(number) => {
+            let meant = Duration::from_secs(number.unsigned_abs());
+            let is_accepted = setting.form.span().is_none_or(|(min, max)| (min..=max).contains(&meant));
+            is_accepted.then(|| format!("\"{number}s\""))
+        }
         Data::Whole(number) if is_share && (1..=100).contains(number) => Some(format!("\"{number}%\"")),
         Data::Number(part) if is_share && *part > 0.0 => {
             Ratio::of_one(*part).map(|share| format!("\"{share}\""))
