@@ -230,9 +230,22 @@ async fn change(
     if job.state.is_over() {
         return Err(ReplayError::Over { id: job.id, state: job.state }.into());
     }
+    let replays = &shared.service.replays;
+    match (kind, job.state) {
+        (ActionKind::ReplayPause, ReplayState::Stopped) => {
+            let message = format!("replay `{}` is stopped, not running", job.id);
+            return Err(Problem::new(Code::Conflict, message, "resume it or abort it"));
+        }
+        // Nothing changes, so nothing is recorded. The state of a job of another process may be outdated.
+        (ActionKind::ReplayPause, ReplayState::Paused) | (ActionKind::ReplayResume, ReplayState::Running)
+            if replays.runs_here(id) =>
+        {
+            return Ok(Json(view(job)));
+        }
+        _ => {}
+    }
     let action = Action::new(now(), &actor.0, kind, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total)).await?;
-    let replays = &shared.service.replays;
     let job = match kind {
         ActionKind::ReplayPause => replays.pause(id).await?,
         ActionKind::ReplayResume => replays.resume(id).await?,

@@ -306,6 +306,12 @@ impl Replays {
         Ok(self.jobs.find(id)?.view())
     }
 
+    /// Whether this process runs the job, so that its state here is up to date.
+    #[doc(hidden)]
+    pub fn runs_here(&self, id: &str) -> bool {
+        self.jobs.find(id).is_ok_and(|job| !job.is_elsewhere())
+    }
+
     /// Pauses a job: nothing more is put back until it is resumed. Letters already put back continue.
     pub async fn pause(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Paused).await
