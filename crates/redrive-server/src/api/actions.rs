@@ -66,7 +66,7 @@ impl From<ActionError> for Problem {
         match error {
             ActionError::NotFound(_) => Self::not_found(
                 error,
-                "`redrive audit PIPELINE --actions`, or GET /v1/actions, lists the discards with their ids; where several processes share the work, each knows its own",
+                "`redrive audit PIPELINE --actions`, or GET /v1/actions, lists the discards with their ids",
             ),
             ActionError::Elsewhere { .. } => Self::not_found(
                 error,
