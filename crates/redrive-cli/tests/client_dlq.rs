@@ -396,7 +396,7 @@ fn the_numbers_of_an_aborted_replay_add_up() {
     let sum = "letters 322   succeeded 130   dead again 7   under way 16   skipped 0   untouched 169";
     let said = format!(
         "replay r-31  aborted: {sum}\n  169 letters untouched; open unless they were changed meanwhile. 16 that were put \
-         back are still being delivered.\n"
+         back are taken back if they have not started; `redrive dlq replays show r-31` shows how they ended.\n"
     );
     api.redrive(&["dlq", "replay", "--abort", "r-31"]).exits(0).prints(&said);
     let ran = api.redrive(&["dlq", "replays", "show", "r-31"]).exits(0);
