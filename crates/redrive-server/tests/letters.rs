@@ -338,7 +338,9 @@ async fn a_paced_replay_can_be_paused_and_ended() {
     let server = with_letters(20, 0).await;
     server.downstream.healed.store(true, Ordering::SeqCst);
     server.post("/v1/replays", r#"{"pipeline":"orders","all":true,"rate":0.5}"#).await.expect(202);
-    for (door, state) in [("resume", "running"), ("pause", "paused"), ("pause", "paused"), ("resume", "running")] {
+    for (door, state) in
+        [("resume", "running"), ("pause", "paused"), ("pause", "paused"), ("resume", "running")]
+    {
         let changed = server.post(&format!("/v1/replays/r-1/{door}"), "").await.expect(200);
         assert_eq!(changed["state"], state);
     }

@@ -86,8 +86,8 @@ impl From<ActionError> for Problem {
             ActionError::Ambiguous { .. } => Self::new(
                 Code::Conflict,
                 error,
-                "nothing was changed; give `\"message_id\": \"same\"` (`--same-id`) if that is right, or `\"new\"` \
-                 (`--new-id`) if the receiver shall apply the edited message in any case",
+                "nothing was changed; give `\"message_id\": \"same\"` (--same-id) if that is right, or `\"new\"` \
+                 (--new-id) if the receiver should apply the edited message regardless",
             ),
             ActionError::Storage(_) | ActionError::Damaged(_) => {
                 Self::new(Code::StorageFailed, error, "look at the file actions.ndjson in the data directory")

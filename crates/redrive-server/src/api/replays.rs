@@ -123,7 +123,7 @@ fn undecided(letters: u64) -> Problem {
          replayed"
     );
     let hint = "`ambiguous` = `ok` (--ambiguous ok) replays them with the same message id, which a receiver that \
-                remembers ids ignores; `skip` leaves them open";
+                remembers ids ignores; `ambiguous` = `skip` (--ambiguous skip) leaves them open";
     Problem::new(Code::Conflict, message, hint)
 }
 
@@ -171,7 +171,7 @@ fn beyond_ledger(letters: u64, horizon: Option<Duration>) -> Problem {
         "{letters} of these letters were first attempted more than {horizon} ago, longer than the receiver remembers ids \
          (`ledger_horizon`): what it applied then it would apply again; nothing was replayed"
     );
-    let hint = "`beyond_ledger` (--beyond-ledger) replays them too; `since` selects younger ones";
+    let hint = "`beyond_ledger` (--beyond-ledger) replays them too; `since` (--since) selects younger ones";
     Problem::new(Code::Conflict, message, hint)
 }
 
@@ -267,14 +267,15 @@ impl From<ReplayError> for Problem {
                 error,
                 "wait until they are put back, or abort that replay (redrive dlq replays abort ID)",
             ),
-            ReplayError::TooMany => {
-                Self::bad_request(error, "narrow it down by `filter` or `since`, and start several replays")
-            }
+            ReplayError::TooMany => Self::bad_request(
+                error,
+                "narrow it down by `filter` (--filter) or `since` (--since), and start several replays",
+            ),
             ReplayError::Rate(_) => Self::bad_request(
                 error,
-                "leave `rate` out to replay as fast as the pipeline takes them; a replay that shall wait can be paused",
+                "leave `rate` (--rate) out to replay as fast as the pipeline takes them; to hold a replay back, pause it",
             ),
-            ReplayError::NoSource(_) => Self::bad_request(error, "leave `to` out"),
+            ReplayError::NoSource(_) => Self::bad_request(error, "leave `to` (--to) out"),
             ReplayError::TooManyJobs => {
                 Self::new(Code::Conflict, error, "`redrive dlq replays list`, or GET /v1/replays, lists them")
             }

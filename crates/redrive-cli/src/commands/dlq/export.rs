@@ -26,7 +26,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "GROUP", value_parser = super::groups::group)]
     pub group: Option<redrive::GroupId>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME")]
+    #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME")]
     pub since: Option<String>,
     /// JSON pointers into the payload whose values are redacted, as in /card,/customer/email
     #[arg(long, value_name = "POINTERS", value_delimiter = ',')]

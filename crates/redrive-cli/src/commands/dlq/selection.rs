@@ -30,7 +30,7 @@ pub struct Selection {
     #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = HEADING)]
     pub ids: Vec<String>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME", help_heading = HEADING)]
+    #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME", help_heading = HEADING)]
     pub since: Option<String>,
     /// All open letters
     #[arg(long, help_heading = HEADING)]

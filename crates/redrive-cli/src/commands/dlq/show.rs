@@ -25,7 +25,7 @@ pub struct ShowArgs {
     /// The letter (orders/17, or 17), the message's id, or a group, whose oldest letters are shown
     pub letter: String,
     /// Of a group: at most this many letters
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true, value_parser = whole::<u32>(1, 100))]
     pub limit: u32,
     /// Show the whole payload, however long
     #[arg(long)]

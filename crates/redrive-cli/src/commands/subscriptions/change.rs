@@ -33,7 +33,7 @@ pub struct UndoArgs {
     #[arg(value_name = "HASH|ID", required_unless_present = "since", conflicts_with = "since")]
     pub id: Option<String>,
     /// All purges since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME")]
+    #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME")]
     pub since: Option<String>,
 }
 

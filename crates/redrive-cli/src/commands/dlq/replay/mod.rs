@@ -15,6 +15,7 @@ use self::plan::{details, later_successes, others, plural, superseded, would};
 use self::report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use super::Selection;
 use super::selection::say_not_open;
+use crate::args::whole;
 use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate, safe};
@@ -39,13 +40,13 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "LIST")]
     pub show: Option<Show>,
     /// The pace: 20/s, 600/m; default: as fast as the pipeline takes them
-    #[arg(long, value_name = "RATE", value_parser = redrive_core::rate::parse)]
+    #[arg(long, allow_hyphen_values = true, value_name = "RATE", value_parser = redrive_core::rate::parse)]
     pub rate: Option<f64>,
     /// Replay this many first, and the rest only once these have succeeded; default: 10, 0 for none
-    #[arg(long, value_name = "N", value_parser = canary)]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", value_parser = canary)]
     pub canary: Option<u64>,
     /// Stop when more than this share of the last 50 letters died again; default: 20%, off for never
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, allow_hyphen_values = true, value_name = "SHARE", value_parser = share)]
     pub stop_at: Option<String>,
     /// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it
     #[arg(long, value_name = "DECISION")]
@@ -57,7 +58,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub skip_superseded: bool,
     /// Take no more letters of one tenant than this, with those that wait in other replays; the others stay open
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<u64>(1, SELECTION_MAX as u64))]
     pub tenant_max: Option<u64>,
     /// Replay also letters that were replayed three times already
     #[arg(long)]
