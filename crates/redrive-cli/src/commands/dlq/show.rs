@@ -9,12 +9,15 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::redact;
+use crate::args::whole;
 use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, bytes, count, instant, safe};
 
 /// How much of a payload is shown without `--full`.
 const PAYLOAD_CHARS: usize = 2_000;
+/// Stands for what an erasure has removed.
+const ERASED: &str = "(erased)";
 /// How many attempts are shown, from the beginning and the end.
 const ATTEMPTS_SHOWN: usize = 20;
 
@@ -87,6 +90,8 @@ fn show_all(
 }
 
 fn lines(letter: &LetterView, full: bool) -> Vec<String> {
+    let is_erased = letter.state == "erased";
+    let text = |text: &str| if is_erased && text.is_empty() { ERASED.to_owned() } else { safe::line(text) };
     let mut lines = vec![
         format!(
             "letter   {}   message {}   key {}   attempts {}   dead {}",
@@ -96,7 +101,7 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             count(letter.attempts.into()),
             instant::print(letter.dead_at.0)
         ),
-        format!("error    {}", safe::line(letter.error.as_deref().unwrap_or("-"))),
+        format!("error    {}", text(letter.error.as_deref().unwrap_or("-"))),
         format!(
             "reason   {}   class {}   state {}   replays {}",
             letter.reason,
@@ -106,7 +111,7 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
         ),
     ];
     if !letter.group.is_empty() {
-        lines.push(format!("group    {}   {}", letter.group, safe::line(&letter.group_error)));
+        lines.push(format!("group    {}   {}", letter.group, text(&letter.group_error)));
     }
     if letter.crashes > 0 {
         let last = time(letter.last_crash);
@@ -130,15 +135,19 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
     let deadline = letter.deadline.map(|at| format!("   deadline {}", instant::print(at.0)));
     let created = instant::print(letter.created.0);
     lines.push(format!("times    created {created}{}", deadline.unwrap_or_default()));
-    lines.extend(timeline(&letter.history));
-    lines.push(format!("payload  {}", payload(letter.payload.as_ref().and_then(Option::as_ref), full)));
+    lines.extend(timeline(&letter.history, is_erased));
+    let payload_text = match &letter.payload {
+        None | Some(None) if is_erased => ERASED.to_owned(),
+        shown => payload(shown.as_ref().and_then(Option::as_ref), full),
+    };
+    lines.push(format!("payload  {payload_text}"));
     if !letter.edits.is_empty() {
-        let edits = letter.edits.join(" ");
-        lines.push(format!(
-            "edited   {}   undo the last one: redrive dlq edit --undo {}",
-            safe::line(&edits),
-            safe::line(letter.edits.last().map_or("", String::as_str))
-        ));
+        let edits = safe::line(&letter.edits.join(" "));
+        // Only the edit of an open letter can be undone.
+        let undo = letter.edits.last().filter(|_| letter.state == "open");
+        let undo =
+            undo.map(|edit| format!("   undo the last one: redrive dlq edit --undo {}", safe::line(edit)));
+        lines.push(format!("edited   {edits}{}", undo.unwrap_or_default()));
         if let Some(id) = &letter.accepted_as {
             lines.push(format!("accepted as {}", safe::line(id)));
         }
@@ -163,14 +172,15 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
 }
 
 /// One line per attempt. The middle of a long history is left out.
-pub fn timeline(history: &[AttemptView]) -> Vec<String> {
+pub fn timeline(history: &[AttemptView], is_erased: bool) -> Vec<String> {
+    let attempt = |one: &AttemptView| attempt(one, is_erased);
     let half = ATTEMPTS_SHOWN / 2;
     let (first, left_out, last) = if history.len() > ATTEMPTS_SHOWN {
         (&history[..half], history.len() - ATTEMPTS_SHOWN, &history[history.len() - half..])
     } else {
         (history, 0, &[][..])
     };
-    let mut rows: Vec<String> = first.iter().map(attempt).collect();
+    let mut rows: Vec<String> = first.iter().map(&attempt).collect();
     if left_out > 0 {
         rows.push(format!("… {left_out} more (--json has them all) …"));
     }
@@ -179,14 +189,16 @@ pub fn timeline(history: &[AttemptView]) -> Vec<String> {
     rows.into_iter().enumerate().map(|(i, row)| format!("{}{row}", label(i))).collect()
 }
 
-fn attempt(attempt: &AttemptView) -> String {
+fn attempt(attempt: &AttemptView, is_erased: bool) -> String {
+    let error =
+        if is_erased && attempt.error.is_empty() { ERASED.to_owned() } else { safe::line(&attempt.error) };
     let mut text = format!(
         "{}  {}  {} ms  {}  {}",
         attempt.attempt,
         instant::print(attempt.at.0),
         attempt.took_ms,
         attempt.class,
-        safe::line(&attempt.error)
+        error
     );
     if !attempt.counted {
         text.push_str("  (not counted)");
@@ -238,11 +250,30 @@ mod tests {
     fn of_many_attempts_the_first_and_the_last_are_shown() {
         let history: Vec<_> =
             (1..=50).map(|attempt| AttemptView { attempt, ..AttemptView::default() }).collect();
-        let rows = timeline(&history);
+        let rows = timeline(&history, false);
         assert_eq!(rows.len(), ATTEMPTS_SHOWN + 1);
         assert!(rows[0].starts_with("attempts 1  "));
         assert!(rows[10].contains("… 30 more"));
         assert!(rows[20].trim_start().starts_with("50  "));
+    }
+
+    #[test]
+    fn an_erased_letter_says_that_its_contents_are_erased() {
+        let erased = LetterView {
+            state: "erased".into(),
+            error: Some(String::new()),
+            group: "gr3k2m9x4q".into(),
+            edits: vec!["e-5".into()],
+            ..LetterView::default()
+        };
+        let shown = lines(&erased, false);
+        for line in
+            ["error    (erased)", "group    gr3k2m9x4q   (erased)", "payload  (erased)", "edited   e-5"]
+        {
+            assert!(shown.iter().any(|shown| shown == line), "{line}: {shown:?}");
+        }
+        let open = lines(&LetterView { state: "open".into(), ..erased }, false);
+        assert!(open.iter().any(|line| line.ends_with("redrive dlq edit --undo e-5")), "{open:?}");
     }
 
     #[test]
