@@ -367,19 +367,26 @@ async fn undo(
     for pipeline in &pipelines {
         match session.api.undo_edit(pipeline, edit).await {
             Ok(answer) => {
+                let (restored, skipped) = (answer.view.restored, answer.view.skipped);
+                // As for a discard, an undo may be repeated.
+                let repeated = answer.view.skipped_by_reason.keys().all(|reason| reason == "undone_already");
+                let exit = if restored == 0 && !repeated { Exit::Bad } else { Exit::Ok };
                 if out.is_json() {
                     out.json(&answer.json)?;
-                    return Ok(Exit::Ok);
+                    return Ok(exit);
                 }
-                let (restored, skipped) = (answer.view.restored, answer.view.skipped);
-                let as_before = if restored > 0 { "   (their messages are as before)" } else { "" };
+                let as_before = match (restored, skipped) {
+                    (0, 0) => "   (the edit changed no letter)",
+                    (0, _) => "",
+                    _ => "   (their messages are as before)",
+                };
                 out.line(&format!("undone {}{as_before}", count(restored)))?;
                 for letters in answer.view.skipped_by_reason.values() {
                     let why = safe::line(letters.why.as_deref().unwrap_or("-"));
                     let (skipped, named) = (count(letters.count), named(letters));
                     out.line(&format!("{skipped} {why}, not changed: {named}"))?;
                 }
-                return Ok(if restored == 0 && skipped > 0 { Exit::Bad } else { Exit::Ok });
+                return Ok(exit);
             }
             Err(ClientFault::Refused(no)) if no.status == 404 => refused = Some(ClientFault::Refused(no)),
             Err(fault) => return Err(fault.into()),

@@ -205,7 +205,7 @@ async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result
     if args.dry_run || args.show.is_some() {
         let dry = session.api.replay_dry(&replay).await?;
         let pipeline = args.pipeline.as_deref().unwrap_or_default();
-        let exit = if dry.view.not_open.is_empty() { Exit::Ok } else { Exit::Bad };
+        let exit = exit_of_plan(&dry.view);
         if out.is_json() {
             out.json(&dry.json)?;
             args.selection.fail_if_empty(selected(&dry.view), "open letter", pipeline)?;
@@ -250,6 +250,18 @@ async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result
         first.into_iter().chain(details(plan, session.now())).for_each(|line| out.note(&line));
     }
     Ok(Started::Job(job))
+}
+
+/// The exit code of a dry run: that of the replay, if it would refuse to start or do nothing.
+fn exit_of_plan(dry: &ReplayForecast) -> Exit {
+    let left_open = dry.ambiguous_skipped + dry.superseded_skipped + dry.beyond_quota;
+    match dry.would_replay {
+        0 if dry.skips.values().any(|letters| *letters > 0) => Exit::Bad,
+        0 if left_open > 0 => Exit::Usage,
+        0 if !dry.taken.is_empty() => Exit::Bad,
+        _ if dry.not_open.is_empty() => Exit::Ok,
+        _ => Exit::Bad,
+    }
 }
 
 /// Letters that match, whether they would be replayed or not.
