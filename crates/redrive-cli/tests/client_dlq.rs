@@ -96,7 +96,7 @@ error    503 Service Unavailable
 reason   max_retries   class transient   state open   replays 0
 times    created 2026-11-15T08:01:12.000Z
 attempts 1  2026-11-15T08:01:12.001Z  112 ms  transient  503 Service Unavailable
-         2  2026-11-15T08:01:17.120Z  10000 ms  transient  timeout after 10 s  (its effect may have happened)
+         2  2026-11-15T08:01:17.120Z  10000 ms  transient  timeout after 10 s  (may have taken effect)
 payload  {\"order_id\":\"o-17\",\"card\":\"4111111111111111\"}
 headers  authorization=(hidden) x-src=web
 ",

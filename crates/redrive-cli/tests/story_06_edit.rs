@@ -68,7 +68,7 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     let edited = processor.cli(&["dlq", "edit", "orders", "--all", "--set", "/amount=1"]);
     assert_eq!(edited.status.code(), Some(1), "{}{}", stdout(&edited), stderr(&edited));
     let text = stdout(&edited);
-    assert!(text.starts_with("edited 0 letters\n1 not JSON, left as they are: orders/0\n"), "{text}");
+    assert!(text.starts_with("edited 0 letters\n1 is not JSON, left unchanged: orders/0\n"), "{text}");
     assert!(text.contains("redrive dlq export orders --filter id:MESSAGE"), "{text}");
     assert!(text.contains("redrive dlq import --file letters.ndjson --pipeline orders"), "{text}");
     // Its headers can still be changed.
@@ -338,7 +338,7 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
     let edited = processor.cli(&edit);
     let text = stdout(&edited);
     assert!(
-        text.starts_with("edited 1 letter   edit e-1\n1 left as they are by the jq program\n1 not JSON"),
+        text.starts_with("edited 1 letter   edit e-1\n1 left unchanged by the jq program\n1 is not JSON"),
         "{text}{}",
         stderr(&edited)
     );

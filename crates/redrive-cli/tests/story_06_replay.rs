@@ -282,7 +282,7 @@ fn later_successes_are_known_over_a_restart_and_a_kill_leaves_a_gap_that_is_said
     assert_eq!(processor.post(MESSAGES, &later).status, 202);
     wait_for("the later one to succeed", || stub.has_applied("later"));
     let plan = |processor: &Processor| good(processor, &["dlq", "replay", "orders", "--all", "--dry-run"]);
-    let is_known = |plan: &str| plan.contains("1 key has later successes");
+    let is_known = |plan: &str| plan.contains("1 key has had a later success");
     wait_for("the success to be counted", || is_known(&plan(&processor)));
 
     processor.signal("TERM");

@@ -73,8 +73,9 @@ impl From<ActionError> for Problem {
                 "`redrive status --members` lists the processes; `redrive audit PIPELINE --actions` at each its discards",
             ),
             // For this pipeline it does not exist: the same answer as for an unknown id.
-            ActionError::NoGroup { .. } => {
-                Self::not_found(error, "groups with open letters or a state are there; list them first")
+            ActionError::NoGroup { ref pipeline, .. } => {
+                let hint = format!("list the groups with `redrive dlq groups {pipeline} --all`");
+                Self::not_found(error, hint)
             }
             ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
             ActionError::NoEdit { ref pipeline, .. } => {

@@ -170,7 +170,7 @@ fn group_id(text: &str) -> Result<GroupId, Problem> {
 
 fn no_group(pipeline: &str, group: &str) -> Problem {
     let message = format!("pipeline `{pipeline}` has no group `{group}`");
-    Problem::not_found(message, "groups with open letters or a state are there; list them first")
+    Problem::not_found(message, format!("list the groups with `redrive dlq groups {pipeline} --all`"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Errors of replay jobs.
 
+use redrive_core::text::number::grouped;
+
 use super::job::{LIVE_MAX, ReplayState};
 use super::pace::RATE_MAX;
 use super::taken::TakenCounts;
@@ -14,10 +16,10 @@ pub enum ReplayError {
     #[error("no letter is selected, so there is nothing to replay")]
     Nothing,
     /// Every selected letter is taken by a job that still has to put it back.
-    #[error("all letters that are selected wait in other replays: {0}")]
+    #[error("every selected letter is waiting in another replay: {0}")]
     Taken(TakenCounts),
     /// More letters are selected than a job may have.
-    #[error("more than {SELECTION_MAX} letters are selected; narrow the selection down")]
+    #[error("more than {} letters are selected; narrow the selection down", grouped(SELECTION_MAX as u64))]
     TooMany,
     /// The rate is out of range.
     #[error("`rate` is {0} letters per second, and has to be above 0 and at most {RATE_MAX}")]
@@ -52,7 +54,7 @@ pub enum ReplayError {
         id: String,
     },
     /// The job has ended.
-    #[error("replay `{id}` is {state} and cannot be changed any more")]
+    #[error("replay `{id}` is {state} and can no longer be changed")]
     Over {
         /// The job.
         id: String,

@@ -37,7 +37,7 @@ pub struct GroupsArgs {
     /// Mark the group resolved; a new letter reopens it as regressed
     #[arg(long, requires = "group", conflicts_with = "acknowledge", help_heading = DECISION)]
     pub resolve: bool,
-    /// Snooze for this long, or until an instant in RFC 3339
+    /// Snooze for this long, or until an RFC 3339 time
     #[arg(long, value_name = "SPAN|TIME", allow_hyphen_values = true, requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
     pub snooze: Option<String>,
     /// Snooze until this many more letters are open
@@ -168,7 +168,7 @@ async fn by_tenant(args: &GroupsArgs, session: &Session, out: &mut Output) -> Re
         String::new()
     };
     out.line(&format!(
-        "   {} open of {}{part}",
+        "   {} open for {}{part}",
         count(stats.open),
         plural(stats.by_tenant.len() as u64, "tenant")
     ))?;

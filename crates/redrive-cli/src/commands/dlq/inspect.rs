@@ -34,7 +34,7 @@ pub struct InspectArgs {
     /// Letters in this state; default: open, or those that the filter names
     #[arg(long, value_enum)]
     pub state: Option<LetterStateArg>,
-    /// Letters that died since: 1h ago, or an instant in RFC 3339
+    /// Letters that died since: 1h ago, or an RFC 3339 time
     #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME")]
     pub since: Option<String>,
     /// At most this many

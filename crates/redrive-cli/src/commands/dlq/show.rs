@@ -204,7 +204,7 @@ fn attempt(attempt: &AttemptView, is_erased: bool) -> String {
         text.push_str("  (not counted)");
     }
     if attempt.ambiguous {
-        text.push_str("  (its effect may have happened)");
+        text.push_str("  (may have taken effect)");
     }
     text
 }

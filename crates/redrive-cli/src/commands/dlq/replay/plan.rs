@@ -50,9 +50,12 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
 pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
     // Letters that stay open are reported elsewhere.
     let keys = if dry.superseded_skipped > 0 { 0 } else { dry.superseded.keys };
-    let said =
-        || format!("{} later successes (list: --show superseded)", plural(keys, "key has", "keys have"));
-    (keys > 0).then(said)
+    (keys > 0).then(|| format!("{} (list: --show superseded)", have_later_successes(keys)))
+}
+
+/// `1 key has had a later success`, `4 keys have later successes`.
+fn have_later_successes(keys: u64) -> String {
+    plural(keys, "key has had a later success", "keys have later successes")
 }
 
 fn target(to: &str, place: &str) -> String {
@@ -92,7 +95,7 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     if let Some(horizon) = &dry.ledger_horizon {
         let horizon = safe::line(horizon);
         lines.push(match dry.beyond_ledger {
-            0 => format!("  all were first attempted within the {horizon} that the receiver remembers ids"),
+            0 => format!("  all were first attempted within the receiver's {horizon} id memory"),
             some => format!(
                 "  {} first attempted before the {horizon} that the receiver remembers ids: what it applied then it would \
                  apply again; --beyond-ledger replays them",
@@ -102,10 +105,8 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     }
     if dry.superseded_skipped > 0 {
         let letters = plural(dry.superseded_skipped, "letter is", "letters are");
-        let of = plural(dry.superseded.keys, "key has", "keys have");
-        lines.push(format!(
-            "  {letters} left open by --skip-superseded: {of} later successes (list: --show superseded)"
-        ));
+        let keys = have_later_successes(dry.superseded.keys);
+        lines.push(format!("  {letters} left open by --skip-superseded: {keys} (list: --show superseded)"));
     }
     lines.extend(incomplete(&dry.superseded).map(|line| format!("  {line}")));
     for taken in &dry.taken {
@@ -173,18 +174,22 @@ fn last_replay(last: &LastReplay, now: Time) -> String {
     )
 }
 
-/// `later successes known since 10:41:07; 12 letters are older`: the limits of `superseded`.
+/// `later successes known since 10:41:07; 12 letters are older than that`: the limits of `superseded`.
 fn incomplete(keys: &Superseded) -> Option<String> {
     let own = if keys.own_partitions_only { ", in the partitions of this member only" } else { "" };
     let since = match keys.since {
         Some(since) => {
             format!("later successes known since {}{}{own}", instant::date_and_clock(since.0), gaps(keys))
         }
+        None if keys.older_letters > 0 => {
+            let older = plural(keys.older_letters, "letter is", "letters are");
+            return Some(format!("no later success is known yet; {older} older"));
+        }
         None => "no later success is known yet".to_owned(),
     };
     match keys.older_letters {
         0 => (!own.is_empty() || !keys.gaps.is_empty()).then_some(since),
-        older => Some(format!("{since}; {} older", plural(older, "letter is", "letters are"))),
+        older => Some(format!("{since}; {} older than that", plural(older, "letter is", "letters are"))),
     }
 }
 
@@ -194,7 +199,7 @@ fn gaps(keys: &Superseded) -> String {
     let clock = |instant: redrive_api::Instant| instant::date_and_clock(instant.0);
     let more = match keys.gaps.len() - 1 {
         0 => String::new(),
-        more => format!(", nor in {} before", plural(more as u64, "span", "spans")),
+        more => format!(" and {}", plural(more as u64, "earlier gap", "earlier gaps")),
     };
     format!(", but not from {} to {} (a process was killed){more}", clock(last.from), clock(last.until))
 }
@@ -345,7 +350,7 @@ mod tests {
         assert!(line(known.clone()).is_empty(), "all letters are younger");
         let older = line(Superseded { older_letters: 12, ..known.clone() });
         assert!(older[0].starts_with("  later successes known since "), "{older:?}");
-        assert!(older[0].ends_with("; 12 letters are older"), "{older:?}");
+        assert!(older[0].ends_with("; 12 letters are older than that"), "{older:?}");
         let fresh = line(Superseded { older_letters: 1, ..Superseded::default() });
         assert_eq!(fresh, ["  no later success is known yet; 1 letter is older"]);
         let span = |from, until| redrive_api::UnknownSpan {
@@ -357,7 +362,7 @@ mod tests {
             killed[0].contains(", but not from ") && killed[0].contains(" (a process was killed)"),
             "{killed:?}"
         );
-        assert!(killed[0].ends_with(", nor in 1 span before"), "{killed:?}");
+        assert!(killed[0].ends_with(" and 1 earlier gap"), "{killed:?}");
         let kafka = line(Superseded { own_partitions_only: true, ..known });
         assert!(kafka[0].ends_with(", in the partitions of this member only"), "{kafka:?}");
     }
@@ -380,6 +385,9 @@ mod tests {
         let some = ReplayForecast { ambiguous: 3, beyond_ledger: 0, ..dry };
         let lines = details(&some, Time::ZERO);
         assert!(lines[0].contains("with the same message id with --ambiguous ok"), "{lines:?}");
-        assert!(lines[2].contains("all were first attempted within the 7d"), "{lines:?}");
+        assert!(
+            lines[2].contains("all were first attempted within the receiver's 7d id memory"),
+            "{lines:?}"
+        );
     }
 }
