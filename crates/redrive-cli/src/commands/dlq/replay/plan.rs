@@ -13,6 +13,10 @@ const TENANTS_MAX: usize = 5;
 
 /// `would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   …`
 pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
+    if dry.would_replay == 0 {
+        let parts = ["would replay 0".to_owned()].into_iter().chain(would_skip(dry));
+        return parts.collect::<Vec<_>>().join("   ");
+    }
     let mut parts = vec![format!("would replay {} (frozen)", count(dry.would_replay))];
     if !dry.to.is_empty() {
         parts.push(target(&dry.to, dry.topic.as_deref().unwrap_or(pipeline)));
@@ -34,16 +38,18 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
         });
     }
     parts.extend(later_successes(dry));
-    let skips: u64 = dry.skips.values().sum();
-    if skips > 0 {
-        let often = if dry.skips.contains_key("too_often") {
-            "; replayed three times before, --force takes those"
-        } else {
-            ""
-        };
-        parts.push(format!("would skip {}{often}", count(skips)));
-    }
+    parts.extend(would_skip(dry));
     parts.join("   ")
+}
+
+fn would_skip(dry: &ReplayForecast) -> Option<String> {
+    let skips: u64 = dry.skips.values().sum();
+    let often = if dry.skips.contains_key("too_often") {
+        "; replayed three times before, --force takes those"
+    } else {
+        ""
+    };
+    (skips > 0).then(|| format!("would skip {}{often}", count(skips)))
 }
 
 /// `4 keys have later successes (list: --show superseded)`; printed at the start of a replay too.
@@ -69,8 +75,8 @@ fn target(to: &str, place: &str) -> String {
 /// Further details, one per line, if there are any.
 pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     let mut lines = Vec::new();
-    // An older processor reports neither.
-    if !dry.breaker.is_empty() {
+    // A replay of nothing needs no safeguards. An older processor reports none.
+    if dry.would_replay > 0 && !dry.breaker.is_empty() {
         lines.push(format!("  {}   {}", first(dry), health(dry)));
     }
     if dry.ambiguous > dry.ambiguous_skipped {
@@ -92,7 +98,7 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
         let what = "a new message id since an edit: a receiver that remembers ids applies it, whatever it did before";
         lines.push(format!("  {of_them} {what}"));
     }
-    if let Some(horizon) = &dry.ledger_horizon {
+    if let Some(horizon) = dry.ledger_horizon.as_ref().filter(|_| dry.would_replay + dry.beyond_ledger > 0) {
         let horizon = safe::line(horizon);
         lines.push(match dry.beyond_ledger {
             0 => format!("  all were first attempted within the receiver's {horizon} id memory"),
@@ -297,6 +303,7 @@ mod tests {
             "an older processor says nothing"
         );
         let dry = ReplayForecast {
+            would_replay: 300,
             canary: 10,
             stop_at: Some("20%".into()),
             breaker: "half_open".into(),
@@ -324,6 +331,22 @@ mod tests {
             "  5 more letters wait in r-29 and would stay there (redrive dlq replays show r-29)"
         );
         assert!(lines[3].contains("r-30 0s ago, done   succeeded 280"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_plan_of_nothing_does_not_speak_of_how_it_would_be_replayed() {
+        let dry = ReplayForecast {
+            rate: Some(20.0),
+            to: "pipeline".into(),
+            key_order: true,
+            breaker: "closed".into(),
+            ledger_horizon: Some("168h".into()),
+            ambiguous_skipped: 2,
+            ambiguous: 2,
+            ..ReplayForecast::default()
+        };
+        assert_eq!(would(&dry, "orders"), "would replay 0");
+        assert_eq!(details(&dry, Time::ZERO), ["  2 letters are left open by --ambiguous skip"]);
     }
 
     #[test]
@@ -370,6 +393,7 @@ mod tests {
     #[test]
     fn a_plan_does_not_speak_of_the_same_id_where_an_edit_gave_a_new_one() {
         let dry = ReplayForecast {
+            would_replay: 3,
             ambiguous: 1,
             ambiguous_new_id: 1,
             ambiguous_undecided: true,
