@@ -31,6 +31,8 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         _ => (None, None),
     };
     let name = |name: &'static str| name.to_owned();
+    // Whoever removed a decision has decided nothing that still holds.
+    let mark = mark.as_ref().filter(|mark| !mark.is_empty());
     GroupView {
         id: figures.group.to_string(),
         state: name(state.name()),
@@ -45,9 +47,9 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         rule: cause.and_then(|letter| rule(served, &letter.group)),
         version: cause.map(|letter| letter.group.version),
         sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
-        note: mark.as_ref().and_then(|mark| mark.note.clone()),
-        by: mark.as_ref().map(|mark| mark.by.clone()),
-        at: mark.as_ref().map(|mark| Instant(mark.at)),
+        note: mark.and_then(|mark| mark.note.clone()),
+        by: mark.map(|mark| mark.by.clone()),
+        at: mark.map(|mark| Instant(mark.at)),
         until: until.map(Instant),
         more,
     }
