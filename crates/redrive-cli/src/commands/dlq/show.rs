@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::redact;
 use crate::args::whole;
-use crate::client::{PageQuery, Session};
+use crate::client::{ClientFault, PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, bytes, count, instant, safe};
 
@@ -36,14 +36,18 @@ pub struct ShowArgs {
 }
 
 pub async fn run(args: &ShowArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    if let Ok(group) = args.letter.parse::<GroupId>() {
+    let group = args.letter.parse::<GroupId>().ok();
+    if let Some(group) = group {
         let letters = of_group(args, group, session).await?;
         // A message id may look like a group.
         if !letters.is_empty() {
             return show_all(letters, args, session, out);
         }
     }
-    let mut answer = session.api.letter(&args.pipeline, &args.letter).await?;
+    let mut answer = match session.api.letter(&args.pipeline, &args.letter).await {
+        Err(fault) if fault.is_not_found() && group.is_some() => return Err(no_group(args, fault)),
+        answer => answer?,
+    };
     if out.is_json() {
         redact::hide_secret_headers(&mut answer.json);
         out.json(&answer.json)?;
@@ -53,6 +57,15 @@ pub async fn run(args: &ShowArgs, session: &Session, out: &mut Output) -> Result
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What was typed looks like a group, and is neither one with open letters nor a letter.
+fn no_group(args: &ShowArgs, fault: ClientFault) -> Failed {
+    let failed = Failed::from(fault);
+    let groups =
+        format!("so is a group with open letters, as `redrive dlq groups {}` lists them", args.pipeline);
+    let hint = failed.hint.iter().cloned().chain([groups]).collect::<Vec<_>>();
+    failed.hint(hint.join("\n  "))
 }
 
 async fn of_group(args: &ShowArgs, group: GroupId, session: &Session) -> Result<Vec<Value>, Failed> {
