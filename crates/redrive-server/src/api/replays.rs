@@ -36,7 +36,7 @@ pub(crate) async fn start(
     let named = letters.ids.clone();
     let words = selection::words(&letters, &served.redaction);
     let target = target(wish.to.as_deref())?;
-    ReplayError::check_rate(wish.rate)?;
+    ReplayError::check_asked_rate(wish.rate)?;
     if let Some(canary) = wish.canary.filter(|canary| *canary > SELECTION_MAX as u64) {
         let message = format!("`canary` is {canary}, and a replay has at most {SELECTION_MAX} letters");
         return Err(Problem::bad_request(message, "give a few, such as 10; 0 for none"));

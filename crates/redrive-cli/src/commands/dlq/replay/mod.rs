@@ -6,6 +6,7 @@ pub(super) mod report;
 use std::time::{Duration, Instant};
 
 use redrive::internal::letters::select::SELECTION_MAX;
+use redrive::internal::replay::pace::RATE_MAX;
 use redrive::replay::ReplayError;
 use redrive_api::{JobState, NotOpenLetter, ReplayForecast, ReplayJob, StartReplay};
 use redrive_core::Ratio;
@@ -40,7 +41,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "LIST")]
     pub show: Option<Show>,
     /// The pace: 20/s, 600/m; default: as fast as the pipeline takes them
-    #[arg(long, allow_hyphen_values = true, value_name = "RATE", value_parser = redrive_core::rate::parse)]
+    #[arg(long, allow_hyphen_values = true, value_name = "RATE", value_parser = pace)]
     pub rate: Option<f64>,
     /// Replay this many first, and the rest only once these have succeeded; default: 10, 0 for none
     #[arg(long, allow_hyphen_values = true, value_name = "N", value_parser = canary)]
@@ -117,6 +118,13 @@ impl Ambiguous {
             Self::Skip => "skip",
         }
     }
+}
+
+/// Parses a rate within the limits of a replay.
+fn pace(text: &str) -> Result<f64, String> {
+    let rate = redrive_core::rate::parse(text).map_err(|error| error.to_string())?;
+    let is_sound = ReplayError::check_asked_rate(Some(rate)).is_ok();
+    is_sound.then_some(rate).ok_or_else(|| format!("must be 1/h to {}/s", count(RATE_MAX as u64)))
 }
 
 /// Parses a canary size within the limits of a replay.
