@@ -120,6 +120,38 @@ fn what_the_api_says_no_to_is_printed_with_its_hint() {
 }
 
 #[test]
+fn what_looks_like_a_group_and_is_none_is_told_what_show_takes() {
+    let api = RecordedApi::new(|asked| match asked.line.contains("letters?") {
+        true => (200, json!({ "letters": [], "next": null, "scanned": 0 })),
+        false => not_found("letter gzzzzzzzz"),
+    });
+    api.redrive(&["dlq", "show", "orders", "gzzzzzzzz"])
+        .exits(2)
+        .complains("so is a group with open letters, as `redrive dlq groups orders` lists them");
+}
+
+/// A negative value was taken for an unknown flag, and the tip said to write `-- -1`.
+#[test]
+fn a_value_out_of_range_is_refused_by_its_own_flag() {
+    let api = RecordedApi::new(|_| panic!("asked"));
+    let (replay, group) = (["dlq", "replay", "orders", "--all"], ["dlq", "groups", "orders", "g7k2m9x4q"]);
+    for (command, flag, value, said) in [
+        (&replay[..3], "--since", "-1h", "--since `-1h` is neither a duration nor a time"),
+        (&replay, "--rate", "-5/s", "`-5/s` is not a rate"),
+        (&replay, "--rate", "0.0000001/s", "must be 1/h to 1,000,000/s"),
+        (&replay, "--canary", "-1", "it is not a whole number from 0 to"),
+        (&replay, "--stop-at", "-5%", "for '--stop-at <SHARE>'"),
+        (&replay, "--tenant-max", "0", "must be 1 to"),
+        (&group, "--snooze", "-2d", "--snooze `-2d` is neither a duration nor a time"),
+        (&group, "--snooze-more", "0", "must be 1 to 100,000"),
+        (&["dlq", "inspect", "orders"], "--limit", "-5", "must be 1 to 10,000"),
+    ] {
+        api.redrive(&[command, &[flag, value]].concat()).exits(2).complains(said);
+    }
+    assert!(api.asked().is_empty());
+}
+
+#[test]
 fn a_selection_that_names_nothing_asks_nobody() {
     let api = RecordedApi::new(|_| panic!("asked"));
     for args in [&["dlq", "replay", "orders"][..], &["dlq", "discard", "orders", "--reason", "x"]] {
@@ -455,13 +487,19 @@ fn named_letters_that_are_not_open_are_named_by_the_plan_and_by_the_start_of_a_r
 
 #[test]
 fn a_plan_says_what_the_decision_about_unknown_ends_leaves_out() {
-    let api = RecordedApi::new(|_| {
-        (200, json!({"would_replay": 0, "ambiguous": 3, "ambiguous_skipped": 3, "breaker": "disabled"}))
-    });
-    let args = ["dlq", "replay", "orders", "--all", "--ambiguous", "skip", "--dry-run"];
-    let ran = api.redrive(&args).exits(0);
-    assert!(ran.stdout.contains("\n  3 letters are left open by --ambiguous skip\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("   breaker disabled\n"), "{}", ran.stdout);
+    // With nothing left to replay, the replay would end with 2.
+    for (would_replay, exit) in [(4, 0), (0, 2)] {
+        let api = RecordedApi::new(move |_| {
+            let plan = json!({
+                "would_replay": would_replay, "ambiguous": 3, "ambiguous_skipped": 3, "breaker": "disabled",
+            });
+            (200, plan)
+        });
+        let args = ["dlq", "replay", "orders", "--all", "--ambiguous", "skip", "--dry-run"];
+        let said = api.redrive(&args).exits(exit).stdout;
+        assert!(said.contains("\n  3 letters are left open by --ambiguous skip\n"), "{said}");
+        assert_eq!(said.contains("   breaker disabled\n"), would_replay > 0, "{said}");
+    }
 }
 
 /// A change that was received but not answered may have been made.

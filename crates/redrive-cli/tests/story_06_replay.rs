@@ -478,7 +478,7 @@ fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
     let rows: Vec<Vec<&str>> =
         tenants.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
     assert_eq!(rows[..3], [["TENANT", "LETTERS"], ["acme", "20"], ["zeta", "2"]], "{tenants}");
-    assert!(tenants.contains("22 open of 2 tenants"), "{tenants}");
+    assert!(tenants.contains("22 open for 2 tenants"), "{tenants}");
     let groups: Value =
         serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
     let rule = &groups["groups"][0]["rule"];

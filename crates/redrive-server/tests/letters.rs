@@ -344,8 +344,14 @@ async fn a_paced_replay_can_be_paused_and_ended() {
         let changed = server.post(&format!("/v1/replays/r-1/{door}"), "").await.expect(200);
         assert_eq!(changed["state"], state);
     }
+    let dry = r#"{"all":true,"dry_run":true}"#;
+    server.post("/v1/replays/r-1/pause", "").await.expect(200);
+    let dry = server.post("/v1/pipelines/orders/letters/discard", dry).await.expect(200);
+    let waiting = &dry["taken"][0];
+    assert!(waiting["replay"] == "r-1" && waiting["letters"].as_u64().unwrap() >= 15, "{dry}");
+    server.post("/v1/replays/r-1/resume", "").await.expect(200);
     let both = (recorded(&server, "replay_pause").await, recorded(&server, "replay_resume").await);
-    assert_eq!(both, (1, 1), "only what changed something is recorded");
+    assert_eq!(both, (2, 2), "only what changed something is recorded");
     assert_eq!(server.post("/v1/replays/r-1/abort", "").await.expect(200)["state"], "aborted");
     let left = server.get("/v1/pipelines/orders").await.expect(200)["letters"]["open"].as_u64().unwrap();
     assert!(left >= 15, "{left} letters are left");
@@ -357,7 +363,7 @@ async fn a_discard_is_kept_with_its_reason_and_can_be_taken_back() {
     let server = with_letters(4, 1).await;
     let path = format!("{LETTERS}/discard");
     let dry = server.post(&path, r#"{"filter":"reason:permanent","dry_run":true}"#).await.expect(200);
-    assert_eq!(dry, json!({ "would_discard": 4, "not_open": [] }));
+    assert_eq!(dry, json!({ "would_discard": 4, "not_open": [], "taken": [] }));
     let unexplained = server.post(&path, r#"{"filter":"reason:permanent"}"#).await.expect(400);
     assert!(unexplained["message"].as_str().unwrap().contains("`reason`"), "{unexplained}");
 

@@ -17,7 +17,7 @@ use super::live::Job;
 use super::plan::{Plan, PlanOptions};
 use super::records;
 use super::run::Task;
-use super::taken::TakenLetters;
+use super::taken::{TakenCounts, TakenLetters};
 use crate::actions::{Action, ActionError, ActionKind, Actions};
 use crate::engine::ReplayTarget;
 use crate::handle::PipelineHandle;
@@ -163,6 +163,14 @@ impl Replays {
         options: PlanOptions,
     ) -> Result<Plan, SelectError> {
         Plan::make_beside(handle, selection, options, &self.taken(handle).await).await
+    }
+
+    /// How many of these letters jobs have still to put back, by job.
+    #[doc(hidden)]
+    pub async fn taken_of(&self, handle: &PipelineHandle, ids: &[u64]) -> TakenCounts {
+        let mut counts = TakenCounts::default();
+        self.taken(handle).await.remove_from(&mut ids.to_vec(), &mut counts);
+        counts
     }
 
     /// Letters of a pipeline that jobs have still to put back, in any process that shares them.
