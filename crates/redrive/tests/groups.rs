@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use redrive::actions::{ActionError, Actions};
+use redrive::actions::{ActionError, ActionKind, Actions};
 use redrive::internal::engine::GroupState::{self, Open, Regressed, Resolved, Snoozed};
 use redrive::internal::engine::{GroupSummary, Handling};
 use redrive::letters::{Filter, Selection};
