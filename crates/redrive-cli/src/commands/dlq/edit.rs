@@ -307,7 +307,7 @@ fn planned(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> 
         count(view.ambiguous)
     ))?;
     out.line("  --same-id   a receiver that applied one, and remembers ids, will ignore the edited message")?;
-    out.line("  --new-id    the edited message gets a new id, and is applied in any case")?;
+    out.line("  --new-id    the edited message gets a new id, and is applied regardless")?;
     Ok(())
 }
 
