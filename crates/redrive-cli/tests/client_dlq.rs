@@ -121,9 +121,9 @@ fn what_the_api_says_no_to_is_printed_with_its_hint() {
 
 #[test]
 fn what_looks_like_a_group_and_is_none_is_told_what_show_takes() {
-    let api = RecordedApi::new(|asked| match asked.line.contains("letters?") {
-        true => (200, json!({ "letters": [], "next": null, "scanned": 0 })),
-        false => not_found("letter gzzzzzzzz"),
+    let none = || (200, json!({ "letters": [], "next": null, "scanned": 0 }));
+    let api = RecordedApi::new(move |asked| {
+        if asked.line.contains("letters?") { none() } else { not_found("letter gzzzzzzzz") }
     });
     api.redrive(&["dlq", "show", "orders", "gzzzzzzzz"])
         .exits(2)
