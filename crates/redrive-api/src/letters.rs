@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{AttemptView, Instant, Payload};
+use crate::{AttemptView, Instant, Payload, TakenByReplay};
 
 /// Letters by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -225,6 +225,9 @@ pub struct WouldDiscard {
     /// Letters in `ids` that are not open, and so would be left alone.
     #[serde(default)]
     pub not_open: Vec<NotOpenLetter>,
+    /// Those of `would_discard` that wait in replays, which would skip them.
+    #[serde(default)]
+    pub taken: Vec<TakenByReplay>,
 }
 
 /// The result of a discard.

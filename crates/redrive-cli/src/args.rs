@@ -6,6 +6,19 @@ use clap::Args;
 use redrive_sinks::Secret;
 
 use crate::exit::Failed;
+use crate::output::count;
+
+/// Parses a whole number from `least` to `most`.
+pub fn whole<T: TryFrom<u64>>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("must be {} to {}", count(least), count(most)))
+    }
+}
 
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]

@@ -96,7 +96,7 @@ error    503 Service Unavailable
 reason   max_retries   class transient   state open   replays 0
 times    created 2026-11-15T08:01:12.000Z
 attempts 1  2026-11-15T08:01:12.001Z  112 ms  transient  503 Service Unavailable
-         2  2026-11-15T08:01:17.120Z  10000 ms  transient  timeout after 10 s  (its effect may have happened)
+         2  2026-11-15T08:01:17.120Z  10000 ms  transient  timeout after 10 s  (may have taken effect)
 payload  {\"order_id\":\"o-17\",\"card\":\"4111111111111111\"}
 headers  authorization=(hidden) x-src=web
 ",
@@ -117,6 +117,38 @@ fn what_the_api_says_no_to_is_printed_with_its_hint() {
         .exits(2)
         .prints("")
         .complains("error: there is no letter 99\n  look again\n");
+}
+
+#[test]
+fn what_looks_like_a_group_and_is_none_is_told_what_show_takes() {
+    let none = || (200, json!({ "letters": [], "next": null, "scanned": 0 }));
+    let api = RecordedApi::new(move |asked| {
+        if asked.line.contains("letters?") { none() } else { not_found("letter gzzzzzzzz") }
+    });
+    api.redrive(&["dlq", "show", "orders", "gzzzzzzzz"])
+        .exits(2)
+        .complains("so is a group with open letters, as `redrive dlq groups orders` lists them");
+}
+
+/// A negative value was taken for an unknown flag, and the tip said to write `-- -1`.
+#[test]
+fn a_value_out_of_range_is_refused_by_its_own_flag() {
+    let api = RecordedApi::new(|_| panic!("asked"));
+    let (replay, group) = (["dlq", "replay", "orders", "--all"], ["dlq", "groups", "orders", "g7k2m9x4q"]);
+    for (command, flag, value, said) in [
+        (&replay[..3], "--since", "-1h", "--since `-1h` is neither a duration nor a time"),
+        (&replay, "--rate", "-5/s", "`-5/s` is not a rate"),
+        (&replay, "--rate", "0.0000001/s", "must be 1/h to 1,000,000/s"),
+        (&replay, "--canary", "-1", "it is not a whole number from 0 to"),
+        (&replay, "--stop-at", "-5%", "for '--stop-at <SHARE>'"),
+        (&replay, "--tenant-max", "0", "must be 1 to"),
+        (&group, "--snooze", "-2d", "--snooze `-2d` is neither a duration nor a time"),
+        (&group, "--snooze-more", "0", "must be 1 to 100,000"),
+        (&["dlq", "inspect", "orders"], "--limit", "-5", "must be 1 to 10,000"),
+    ] {
+        api.redrive(&[command, &[flag, value]].concat()).exits(2).complains(said);
+    }
+    assert!(api.asked().is_empty());
 }
 
 #[test]
@@ -396,7 +428,7 @@ fn the_numbers_of_an_aborted_replay_add_up() {
     let sum = "letters 322   succeeded 130   dead again 7   under way 16   skipped 0   untouched 169";
     let said = format!(
         "replay r-31  aborted: {sum}\n  169 letters untouched; open unless they were changed meanwhile. 16 that were put \
-         back are still being delivered.\n"
+         back are taken back if they have not started; `redrive dlq replays show r-31` shows how they ended.\n"
     );
     api.redrive(&["dlq", "replay", "--abort", "r-31"]).exits(0).prints(&said);
     let ran = api.redrive(&["dlq", "replays", "show", "r-31"]).exits(0);
@@ -455,13 +487,19 @@ fn named_letters_that_are_not_open_are_named_by_the_plan_and_by_the_start_of_a_r
 
 #[test]
 fn a_plan_says_what_the_decision_about_unknown_ends_leaves_out() {
-    let api = RecordedApi::new(|_| {
-        (200, json!({"would_replay": 0, "ambiguous": 3, "ambiguous_skipped": 3, "breaker": "disabled"}))
-    });
-    let args = ["dlq", "replay", "orders", "--all", "--ambiguous", "skip", "--dry-run"];
-    let ran = api.redrive(&args).exits(0);
-    assert!(ran.stdout.contains("\n  3 letters are left open by --ambiguous skip\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("   breaker disabled\n"), "{}", ran.stdout);
+    // With nothing left to replay, the replay would end with 2.
+    for (would_replay, exit) in [(4, 0), (0, 2)] {
+        let api = RecordedApi::new(move |_| {
+            let plan = json!({
+                "would_replay": would_replay, "ambiguous": 3, "ambiguous_skipped": 3, "breaker": "disabled",
+            });
+            (200, plan)
+        });
+        let args = ["dlq", "replay", "orders", "--all", "--ambiguous", "skip", "--dry-run"];
+        let said = api.redrive(&args).exits(exit).stdout;
+        assert!(said.contains("\n  3 letters are left open by --ambiguous skip\n"), "{said}");
+        assert_eq!(said.contains("   breaker disabled\n"), would_replay > 0, "{said}");
+    }
 }
 
 /// A change that was received but not answered may have been made.

@@ -161,7 +161,7 @@ fn an_edit_whose_member_is_killed_in_the_middle_is_recorded_by_another_with_the_
     let line = &lines[0];
     println!("{} of {count} letters were edited when the member was killed", line["letters"]);
     assert!((1..count).contains(&line["letters"].as_u64().unwrap()), "{line}");
-    assert_eq!((&line["note"], &line["fields"]), (&json!("2500 planned"), &json!(["/amount"])), "{line}");
+    assert_eq!((&line["note"], &line["fields"]), (&json!("2,500 planned"), &json!(["/amount"])), "{line}");
 
     // Exactly the letters with the edit are in the record; and the other member's own edit is unaffected.
     let undone = json(&second, &["dlq", "edit", "--undo", name]);
@@ -307,7 +307,7 @@ fn a_replay_leaves_out_letters_that_wait_in_a_job_of_another_member() {
     assert!(done.contains("… 15/15   succeeded 15   dead again 0   "), "{done}");
     let refused = second.cli(&["dlq", "replay", &orders, "--filter", "key:c-1"]);
     let said = world::process::stderr(&refused);
-    assert!(!refused.status.success() && said.contains(&format!("by {name}")), "{said}");
+    assert!(!refused.status.success() && said.contains(&format!("in {name}")), "{said}");
 
     good(&second, &["dlq", "replays", "abort", &name]);
     good(&second, &["dlq", "replay", &orders, "--all"]);

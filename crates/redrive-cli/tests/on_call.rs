@@ -319,6 +319,6 @@ fn a_process_that_stood_still_says_so() {
     wait_for("it to be noticed", || notice(&processor, "standstill").is_some());
     let text = status(&processor);
     assert!(text.contains("the process did not run for "), "{text}");
-    watch(&processor, &["orders"], &["process stood still for "]);
-    wait_for("the log", || !events(&processor, "▲ the process stood still for ").is_empty());
+    watch(&processor, &["orders"], &["process did not run for "]);
+    wait_for("the log", || !events(&processor, "▲ the process did not run for ").is_empty());
 }

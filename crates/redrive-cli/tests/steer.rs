@@ -82,7 +82,7 @@ fn a_message_is_sent_with_everything_it_may_have() {
 
     // Known ids are no error; their state is printed.
     wait_for("its end", || good(&processor, &["message", "o-1"]).contains("state succeeded"));
-    assert_eq!(good(&processor, &args), "known already o-1   succeeded\n");
+    assert_eq!(good(&processor, &args), "duplicate o-1   succeeded\n");
     let sent: Value = serde_json::from_str(&good(&processor, &["send", "orders", "x", "--json"])).unwrap();
     assert_eq!((&sent["state"], &sent["duplicate"]), (&json!("ready"), &json!(false)));
 
@@ -105,7 +105,7 @@ fn a_message_is_sent_with_everything_it_may_have() {
     assert_eq!((code, said.as_str()), (Some(0), "accepted s-1   ready\n"));
     let lines = "{\"id\":\"n-1\"}\n\n{\"id\":\"n-2\"}\n{\"id\":\"o-1\"}\n";
     let (code, said, _) = piped(&["send", "orders", "--ndjson"], lines);
-    assert_eq!((code, said.as_str()), (Some(0), "accepted 2   known already 1\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "accepted 2   duplicates 1\n"));
     let (code, said, error) = piped(&["send", "orders", "--ndjson"], "{\"id\":\"n-3\"}\n{\"idd\":\"n-4\"}\n");
     assert_eq!((code, said.as_str()), (Some(2), ""), "{error}");
     assert!(error.contains("line 2") && error.contains("nothing was accepted"), "{error}");

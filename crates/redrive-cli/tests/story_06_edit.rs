@@ -68,7 +68,7 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     let edited = processor.cli(&["dlq", "edit", "orders", "--all", "--set", "/amount=1"]);
     assert_eq!(edited.status.code(), Some(1), "{}{}", stdout(&edited), stderr(&edited));
     let text = stdout(&edited);
-    assert!(text.starts_with("edited 0 letters\n1 not JSON, left as they are: orders/0\n"), "{text}");
+    assert!(text.starts_with("edited 0 letters\n1 is not JSON, left unchanged: orders/0\n"), "{text}");
     assert!(text.contains("redrive dlq export orders --filter id:MESSAGE"), "{text}");
     assert!(text.contains("redrive dlq import --file letters.ndjson --pipeline orders"), "{text}");
     // Its headers can still be changed.
@@ -131,7 +131,7 @@ fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_ha
     };
     wait_for("the record to be whole", || log()[0].get("unfinished").is_none());
     let log = log();
-    assert_eq!((log.len(), &log[0]["action"], &log[0]["note"]), (1, &json!("edit"), &json!("4000 planned")));
+    assert_eq!((log.len(), &log[0]["action"], &log[0]["note"]), (1, &json!("edit"), &json!("4,000 planned")));
     assert!((1..count).contains(&log[0]["letters"].as_u64().unwrap()), "{log:?}");
     let undone = stdout(&processor.cli(&["dlq", "edit", "--undo", "e-1", "--json"]));
     let undone: Value = serde_json::from_str(&undone).unwrap();
@@ -338,7 +338,7 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
     let edited = processor.cli(&edit);
     let text = stdout(&edited);
     assert!(
-        text.starts_with("edited 1 letter   edit e-1\n1 left as they are by the jq program\n1 not JSON"),
+        text.starts_with("edited 1 letter   edit e-1\n1 left unchanged by the jq program\n1 is not JSON"),
         "{text}{}",
         stderr(&edited)
     );

@@ -50,7 +50,7 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     let edited = processor.cli(&["dlq", "edit", &pipeline, "--all", "--set", "/amount=1"]);
     let text = stdout(&edited);
     assert_eq!(edited.status.code(), Some(1), "{text}{}", stderr(&edited));
-    assert!(text.starts_with("edited 0 letters\n1 not JSON, left as they are: "), "{text}");
+    assert!(text.starts_with("edited 0 letters\n1 is not JSON, left unchanged: "), "{text}");
     assert!(text.contains(&format!("redrive dlq export {pipeline} --filter id:MESSAGE")), "{text}");
     let import = format!("redrive dlq import --file letters.ndjson --pipeline {pipeline}");
     assert!(text.contains(&import), "{text}");

@@ -202,7 +202,7 @@ fn a_discard_or_a_replay_of_one_process_is_never_taken_for_another_of_the_same_n
         second.get(&format!("/v1/replays/{mine}")).json()["state"] == "done"
     });
     let wrong = second.cli(&["dlq", "replay", "--abort", &mine]);
-    assert!(stderr(&wrong).contains("is done and cannot be changed any more"), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("is done and can no longer be changed"), "{}", stderr(&wrong));
 }
 
 /// A job belongs to the group: any member shows and pauses it, and another continues it when its member dies.

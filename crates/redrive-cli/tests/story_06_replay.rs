@@ -282,7 +282,7 @@ fn later_successes_are_known_over_a_restart_and_a_kill_leaves_a_gap_that_is_said
     assert_eq!(processor.post(MESSAGES, &later).status, 202);
     wait_for("the later one to succeed", || stub.has_applied("later"));
     let plan = |processor: &Processor| good(processor, &["dlq", "replay", "orders", "--all", "--dry-run"]);
-    let is_known = |plan: &str| plan.contains("1 key has later successes");
+    let is_known = |plan: &str| plan.contains("1 key has had a later success");
     wait_for("the success to be counted", || is_known(&plan(&processor)));
 
     processor.signal("TERM");
@@ -478,7 +478,7 @@ fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
     let rows: Vec<Vec<&str>> =
         tenants.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
     assert_eq!(rows[..3], [["TENANT", "LETTERS"], ["acme", "20"], ["zeta", "2"]], "{tenants}");
-    assert!(tenants.contains("22 open of 2 tenants"), "{tenants}");
+    assert!(tenants.contains("22 open for 2 tenants"), "{tenants}");
     let groups: Value =
         serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
     let rule = &groups["groups"][0]["rule"];

@@ -57,7 +57,7 @@ fn the_orders_of_a_time_are_audited_and_no_others() {
 
     for (more, problem) in [
         (&["--since", "2026-10-01", "--until", "2026-07-01"][..], "--since is not before --until"),
-        (&["--until", "soon"], "--until `soon` is neither a span nor an instant"),
+        (&["--until", "soon"], "--until `soon` is neither a duration nor a time"),
     ] {
         let (code, said) = audit(dir.path(), &topic, &stub.url, more);
         assert_eq!(code, Some(2), "{said}");

@@ -191,7 +191,7 @@ impl From<SteerError> for Problem {
         let hint = match &error {
             SteerError::Handle(_) => "",
             SteerError::NotFound { .. } | SteerError::TooMany { .. } => {
-                "`redrive messages PIPELINE`, or GET …/messages, lists what waits; where several processes share the work, each knows its own"
+                "`redrive messages PIPELINE`, or GET …/messages, lists what waits; where several processes share the work, each lists the messages it owns"
             }
             SteerError::InFlight { .. } => "look again when its attempt has ended",
             SteerError::Ready { .. } => "it starts by itself as soon as a permit is free",

@@ -83,11 +83,11 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
 }
 
 async fn no_such_route() -> Problem {
-    Problem::not_found("there is nothing under this path", "GET /v1/openapi.json lists all of them")
+    Problem::not_found("no such path", "GET /v1/openapi.json lists all of them")
 }
 
 async fn no_such_method() -> Problem {
-    let message = "this path does not take this method";
+    let message = "method not allowed on this path";
     Problem::new(Code::MethodNotAllowed, message, "see the header Allow, or GET /v1/openapi.json")
 }
 

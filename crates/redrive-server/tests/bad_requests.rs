@@ -142,12 +142,13 @@ async fn parameters_are_refused_in_words_of_this_api() {
 async fn a_rate_of_nothing_is_refused_also_in_a_dry_run() {
     let server = start().await;
     for dry_run in [false, true] {
-        for rate in [json!(0), json!(-5), json!(1e12)] {
+        for rate in [json!(0), json!(-5), json!(1e12), json!(1e308), json!(1e-308)] {
             let body = json!({ "pipeline": "orders", "all": true, "rate": rate, "dry_run": dry_run });
             let problem = server.post("/v1/replays", &body.to_string()).await.expect(400);
             let (message, hint) = own_words(&problem);
             assert!(message.contains("`rate`"), "{message}");
-            assert!(hint.contains("leave `rate` out"), "{hint}");
+            assert!(hint.contains("leave `rate` (--rate) out"), "{hint}");
+            assert!(message.len() < 100, "{message}");
         }
     }
     let body = json!({ "pipeline": "orders", "all": true, "dry_run": true });

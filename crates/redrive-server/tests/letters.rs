@@ -277,6 +277,12 @@ async fn letters_that_may_have_been_delivered_need_a_decision() {
     server.stop().await;
 }
 
+/// How often an action of this kind is in the log.
+async fn recorded(server: &Running, kind: &str) -> usize {
+    let log = server.get("/v1/actions").await.expect(200);
+    log["actions"].as_array().unwrap().iter().filter(|action| action["action"] == kind).count()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_stops_for_failures_and_the_next_plan_says_so() {
     let server = with_letters(30, 0).await;
@@ -293,6 +299,10 @@ async fn a_replay_stops_for_failures_and_the_next_plan_says_so() {
         (&last["id"], &last["state"], &last["dead_again"]),
         (&json!("r-1"), &json!("stopped"), &json!(5))
     );
+
+    let refused = server.post("/v1/replays/r-1/pause", "").await.expect(409);
+    assert_eq!(refused["message"], "replay `r-1` is stopped, not running");
+    assert_eq!(recorded(&server, "replay_pause").await, 0);
 
     server.downstream.healed.store(true, Ordering::SeqCst);
     assert_eq!(server.post("/v1/replays/r-1/resume", "").await.expect(200)["state"], "running");
@@ -328,9 +338,20 @@ async fn a_paced_replay_can_be_paused_and_ended() {
     let server = with_letters(20, 0).await;
     server.downstream.healed.store(true, Ordering::SeqCst);
     server.post("/v1/replays", r#"{"pipeline":"orders","all":true,"rate":0.5}"#).await.expect(202);
-    let paused = server.post("/v1/replays/r-1/pause", "").await.expect(200);
-    assert_eq!(paused["state"], "paused");
-    assert_eq!(server.post("/v1/replays/r-1/resume", "").await.expect(200)["state"], "running");
+    for (door, state) in
+        [("resume", "running"), ("pause", "paused"), ("pause", "paused"), ("resume", "running")]
+    {
+        let changed = server.post(&format!("/v1/replays/r-1/{door}"), "").await.expect(200);
+        assert_eq!(changed["state"], state);
+    }
+    let dry = r#"{"all":true,"dry_run":true}"#;
+    server.post("/v1/replays/r-1/pause", "").await.expect(200);
+    let dry = server.post("/v1/pipelines/orders/letters/discard", dry).await.expect(200);
+    let waiting = &dry["taken"][0];
+    assert!(waiting["replay"] == "r-1" && waiting["letters"].as_u64().unwrap() >= 15, "{dry}");
+    server.post("/v1/replays/r-1/resume", "").await.expect(200);
+    let both = (recorded(&server, "replay_pause").await, recorded(&server, "replay_resume").await);
+    assert_eq!(both, (2, 2), "only what changed something is recorded");
     assert_eq!(server.post("/v1/replays/r-1/abort", "").await.expect(200)["state"], "aborted");
     let left = server.get("/v1/pipelines/orders").await.expect(200)["letters"]["open"].as_u64().unwrap();
     assert!(left >= 15, "{left} letters are left");
@@ -342,7 +363,7 @@ async fn a_discard_is_kept_with_its_reason_and_can_be_taken_back() {
     let server = with_letters(4, 1).await;
     let path = format!("{LETTERS}/discard");
     let dry = server.post(&path, r#"{"filter":"reason:permanent","dry_run":true}"#).await.expect(200);
-    assert_eq!(dry, json!({ "would_discard": 4, "not_open": [] }));
+    assert_eq!(dry, json!({ "would_discard": 4, "not_open": [], "taken": [] }));
     let unexplained = server.post(&path, r#"{"filter":"reason:permanent"}"#).await.expect(400);
     assert!(unexplained["message"].as_str().unwrap().contains("`reason`"), "{unexplained}");
 

@@ -303,7 +303,7 @@ async fn an_edit_that_was_cut_short_is_recorded_at_the_next_start_with_the_lette
     assert!(!edited.is_empty() && edited.len() < count, "{} of {count}", edited.len());
     let listed = actions.list(None, 10).await.unwrap();
     let recorded = (listed.len(), listed[0].letters, listed[0].actor.as_str(), listed[0].note.as_deref());
-    assert_eq!(recorded, (1, edited.len() as u64, "ops", Some("1000 planned")));
+    assert_eq!(recorded, (1, edited.len() as u64, "ops", Some("1,000 planned")));
     assert_eq!(listed[0].fields, ["/currency"]);
     // The rest is edited under the next name, and undoing the interrupted edit reverts everything it has changed.
     let rest = actions.edit(&running.handle, &ids, &wish, "ops").await.unwrap();

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use redrive::actions::{ActionError, Actions};
+use redrive::actions::{ActionError, ActionKind, Actions};
 use redrive::internal::engine::GroupState::{self, Open, Regressed, Resolved, Snoozed};
 use redrive::internal::engine::{GroupSummary, Handling};
 use redrive::letters::{Filter, Selection};
@@ -168,6 +168,15 @@ async fn a_resolved_group_regresses_and_decisions_survive_a_restart() {
         groups.iter().find(|group| group.group() == timeouts).unwrap().mark.as_ref().unwrap().note.as_deref(),
         note
     );
+    let decisions = actions.list(None, 10).await.unwrap();
+    let noted: Vec<Option<&str>> = decisions
+        .iter()
+        .filter(|action| action.action == ActionKind::GroupResolve)
+        .map(|action| action.note.as_deref())
+        .collect();
+    assert_eq!(noted, [note, None], "the log has the note with the decision that it was given with");
+    let reopened = actions.mark_group(&running.handle, timeouts, Handling::Open, None, "ops").await.unwrap();
+    assert!(reopened.mark.unwrap().is_empty(), "the note goes with the decision");
     running.stop().await;
 }
 

@@ -117,7 +117,7 @@ async fn a_job_delivers_each_letter_once_and_counts_what_became_of_it() {
     assert_eq!(delivered.len(), 26);
     assert_eq!(rig.calls.load(SeqCst), 30 + 29, "each letter was called once by the job");
     let error = replays.pause("r-1").await.unwrap_err();
-    assert_eq!(error.to_string(), "replay `r-1` is done and cannot be changed any more");
+    assert_eq!(error.to_string(), "replay `r-1` is done and can no longer be changed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,19 +179,19 @@ async fn a_letter_that_waits_in_a_job_is_left_out_of_the_next_one() {
         replays.pause("r-1").await.unwrap();
 
         let plan = replays.plan(&rig.handle, &all, PlanOptions::default()).await.unwrap();
-        assert_eq!((&plan.ids[..], plan.taken.to_string().as_str()), (&ids[6..], "5 by r-1"));
+        assert_eq!((&plan.ids[..], plan.taken.to_string().as_str()), (&ids[6..], "5 in r-1"));
         // Even a start without a plan takes only the letters that are in no other job.
         let second = replays.start(&rig.handle, spec(None), &ids[1..], "ops").await.unwrap();
         assert_eq!(second.total, 4, "{second:?}");
         wait_for(&replays, "r-2", |view| view.succeeded == 4).await;
         let refused = replays.start(&rig.handle, spec(None), &ids[1..6], "ops").await.unwrap_err();
-        assert!(matches!(&refused, ReplayError::Taken(by) if by.to_string() == "5 by r-1"), "{refused}");
+        assert!(matches!(&refused, ReplayError::Taken(by) if by.to_string() == "5 in r-1"), "{refused}");
 
         // After a restart its letters still wait in it; an aborted job has none.
         if is_durable {
             let replays = Replays::open(Some(dir.path())).unwrap();
             let plan = replays.plan(&rig.handle, &all, PlanOptions::default()).await.unwrap();
-            assert_eq!((plan.ids.len(), plan.taken.to_string().as_str()), (0, "5 by r-1"));
+            assert_eq!((plan.ids.len(), plan.taken.to_string().as_str()), (0, "5 in r-1"));
         }
         replays.abort("r-1").await.unwrap();
         let third = replays.start(&rig.handle, spec(None), ids, "ops").await.unwrap();

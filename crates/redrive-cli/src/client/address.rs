@@ -7,6 +7,9 @@ use std::str::FromStr;
 use hyper::http::Uri;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 
+/// The longest path with its query that fits a request.
+const PATH_BYTES_MAX: usize = 65_000;
+
 /// A scheme, a host and a port; a path prefix is allowed, as behind a reverse proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiAddress {
@@ -19,6 +22,10 @@ pub struct ApiAddress {
 pub enum ApiAddressFault {
     #[error("`{0}` is not the address of a processor; write it like http://127.0.0.1:7333")]
     Unreadable(String),
+    #[error(
+        "the request is {0} characters long, too long for an address; shorten the filter, or select the letters in several parts"
+    )]
+    TooLong(usize),
     // The address itself is not repeated: the part before the @ is a secret.
     #[error(
         "an address with a name or a password in it is not accepted; give the token with --token-file or REDRIVE_TOKEN"
@@ -30,6 +37,9 @@ impl ApiAddress {
     /// The full address of `path`, which must begin with a slash and be escaped already.
     pub fn uri(&self, path: &str) -> Result<Uri, ApiAddressFault> {
         let full = format!("{}{path}", self.prefix);
+        if full.len() > PATH_BYTES_MAX {
+            return Err(ApiAddressFault::TooLong(full.len()));
+        }
         let path = PathAndQuery::from_str(&full).map_err(|_| ApiAddressFault::Unreadable(full))?;
         Uri::builder()
             .scheme(self.scheme.clone())
@@ -143,6 +153,14 @@ mod tests {
         for text in ["", "ftp://x", "http://", "http://a/?q=1", "not an address"] {
             assert!(text.parse::<ApiAddress>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_not_repeated() {
+        let address: ApiAddress = "127.0.0.1:7333".parse().unwrap();
+        let fault = address.uri(&format!("/v1/letters?filter={}", "x".repeat(70_000))).unwrap_err();
+        assert_eq!(fault, ApiAddressFault::TooLong(70_019));
+        assert!(fault.to_string().contains("shorten the filter"), "{fault}");
     }
 
     #[test]

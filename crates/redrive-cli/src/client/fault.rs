@@ -42,7 +42,7 @@ impl fmt::Display for Refused {
         let message = if self.refusal.message.is_empty() {
             format!("the processor answered {}", self.status)
         } else {
-            safe::line(&self.refusal.message)
+            flags_only(&safe::line(&self.refusal.message))
         };
         f.write_str(&message)
     }
@@ -97,6 +97,26 @@ impl Refused {
     }
 }
 
+/// The API gives the name of a field and then, in brackets, the flag that sets it: `` `dry_run` (--dry-run) ``. On the
+/// command line only the flag is of use.
+fn flags_only(text: &str) -> String {
+    let mut said = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("` (--") {
+        let (before, bracket) = (&rest[..at], &rest[at + "` (".len()..]);
+        let (Some(field), Some(end)) = (before.rfind('`'), bracket.find(')')) else { break };
+        let mut before = &before[..field];
+        // `` `ambiguous` = `ok` (--ambiguous ok) ``
+        if let Some(name) = before.strip_suffix("` = ").and_then(|named| Some(&named[..named.rfind('`')?])) {
+            before = name;
+        }
+        said.push_str(before);
+        said.push_str(&bracket[..end]);
+        rest = &bracket[end + 1..];
+    }
+    said + rest
+}
+
 impl From<ClientFault> for Failed {
     fn from(fault: ClientFault) -> Self {
         let failed = Self::new(fault.exit(), fault.to_string());
@@ -105,8 +125,32 @@ impl From<ClientFault> for Failed {
                 .hint("--ca-file FILE names the authority to trust, in PEM, if it is one of your own");
         }
         let ClientFault::Refused(refused) = &fault else { return failed };
-        let hint = Some(&refused.refusal.hint).filter(|hint| !hint.is_empty()).map(|hint| safe::line(hint));
+        let hint = Some(&refused.refusal.hint)
+            .filter(|hint| !hint.is_empty())
+            .map(|hint| flags_only(&safe::line(hint)));
         let said: Vec<String> = hint.into_iter().chain(refused.fix().map(str::to_owned)).collect();
         if said.is_empty() { failed } else { failed.hint(said.join("\n  ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_with_its_flag_is_told_as_the_flag() {
+        for (api, said) in [
+            ("`ambiguous` = `ok` (--ambiguous ok) replays them", "--ambiguous ok replays them"),
+            ("left: `ambiguous` = `skip` (--ambiguous skip) leaves", "left: --ambiguous skip leaves"),
+            ("`dry_run` (--dry-run) names all; `x` (--y)", "--dry-run names all; --y"),
+            (
+                "give `\"message_id\": \"same\"` (--same-id) if right, or `\"new\"` (--new-id) if not",
+                "give --same-id if right, or --new-id if not",
+            ),
+            ("`o` is of pipeline `p` (not here)", "`o` is of pipeline `p` (not here)"),
+            ("there is no letter `17", "there is no letter `17"),
+        ] {
+            assert_eq!(flags_only(api), said);
+        }
     }
 }

@@ -76,7 +76,7 @@ fn lines(pipeline: &str, message: &MessageView, session: &Session) -> Vec<String
         let reason = message.reason.as_deref().map(|reason| format!("   reason {reason}"));
         lines.push(format!("letter   {letter}{}", reason.unwrap_or_default()));
     }
-    lines.extend(timeline(&message.history));
+    lines.extend(timeline(&message.history, message.state == "erased"));
     lines
 }
 

@@ -51,7 +51,7 @@ pub struct SendArgs {
     /// Deliver not before this long has passed; 365 days at most
     #[arg(long, value_name = "SPAN", conflicts_with = "due")]
     pub delay: Option<String>,
-    /// Deliver not before this instant in RFC 3339; 365 days ahead at most
+    /// Deliver not before this RFC 3339 time; 365 days ahead at most
     #[arg(long, value_name = "TIME")]
     pub due: Option<String>,
 }
@@ -74,7 +74,7 @@ async fn one(args: &SendArgs, session: &Session, out: &mut Output) -> Result<Exi
         out.json(&sent.json)?;
         return Ok(Exit::Ok);
     }
-    let what = if sent.view.duplicate { "known already" } else { "accepted" };
+    let what = if sent.view.duplicate { "duplicate" } else { "accepted" };
     out.line(&format!("{what} {}   {}", safe::line(&sent.view.id), sent.view.state))?;
     Ok(Exit::Ok)
 }
@@ -134,7 +134,7 @@ async fn many(args: &SendArgs, session: &Session, out: &mut Output) -> Result<Ex
     if out.is_json() {
         out.json(&json!({ "accepted": all.accepted, "duplicates": all.duplicates }))?;
     } else {
-        out.line(&format!("accepted {}   known already {}", count(all.accepted), count(all.duplicates)))?;
+        out.line(&format!("accepted {}   duplicates {}", count(all.accepted), count(all.duplicates)))?;
     }
     Ok(Exit::Ok)
 }
@@ -145,7 +145,7 @@ fn so_far(failed: Failed, sent: &AcceptedMessages, lines: u64) -> Failed {
         return failed;
     }
     let so_far = format!(
-        "the first {} lines were sent before: accepted {}, known already {}; sending all again adds none of them twice if \
+        "the first {} lines were sent before: accepted {}, duplicates {}; sending all again adds none of them twice if \
          they have ids",
         count(lines),
         count(sent.accepted),

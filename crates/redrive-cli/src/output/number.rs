@@ -2,15 +2,7 @@
 
 /// A whole number with thousands separators: `1,204`.
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    redrive_core::text::number::grouped(number)
 }
 
 /// A share of one in percent with one digit: `5.3 %`.

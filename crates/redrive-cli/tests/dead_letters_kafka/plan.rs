@@ -50,7 +50,7 @@ fn a_plan_on_kafka_says_what_an_operator_should_know_before_a_replay() {
 
     let replay = ["dlq", "replay", &orders, "--all", "--rate", "2/s"];
     let plan = |processor: &Processor| good(processor, &[&replay[..], &["--dry-run"]].concat());
-    wait_for("the success to be counted", || plan(&processor).contains("later successes ("));
+    wait_for("the success to be counted", || plan(&processor).contains("later success ("));
     // A restart does not lose this.
     processor.signal("TERM");
     assert_eq!(processor.wait(), Some(0));
@@ -62,7 +62,7 @@ fn a_plan_on_kafka_says_what_an_operator_should_know_before_a_replay() {
     );
     assert!(plan_now.starts_with(&first), "{plan_now}");
     for said in [
-        "1 key has later successes (list: --show superseded)",
+        "1 key has had a later success (list: --show superseded)",
         "canary 5   stops above 20% of the last 50 failed   breaker closed   retry budget 60 left",
         "1 letter has an attempt whose end is unknown",
         "3 letters were first attempted before the 168h that the receiver remembers ids",

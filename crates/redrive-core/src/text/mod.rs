@@ -3,6 +3,7 @@
 pub mod connection_header;
 pub mod duration;
 pub mod nearest;
+pub mod number;
 pub mod pick;
 pub mod printable;
 pub mod rate;

@@ -75,7 +75,7 @@ pub(crate) async fn one_host(request: Request, next: Next) -> Response {
 pub(crate) async fn guard_steered(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let Some((route, _)) = routes::steered(request.uri().path()) else {
         let hint = "POST …/messages/ID/retry makes it due, …/messages/ID/cancel makes a dead letter of it";
-        return Problem::not_found("there is nothing under this path for POST", hint).into_response();
+        return Problem::not_found("no such path for POST", hint).into_response();
     };
     guard(State((shared, route)), request, next).await
 }

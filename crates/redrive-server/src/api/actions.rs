@@ -66,15 +66,16 @@ impl From<ActionError> for Problem {
         match error {
             ActionError::NotFound(_) => Self::not_found(
                 error,
-                "`redrive audit PIPELINE --actions`, or GET /v1/actions, lists the discards with their ids; where several processes share the work, each knows its own",
+                "`redrive audit PIPELINE --actions`, or GET /v1/actions, lists the discards with their ids",
             ),
             ActionError::Elsewhere { .. } => Self::not_found(
                 error,
                 "`redrive status --members` lists the processes; `redrive audit PIPELINE --actions` at each its discards",
             ),
             // For this pipeline it does not exist: the same answer as for an unknown id.
-            ActionError::NoGroup { .. } => {
-                Self::not_found(error, "groups with open letters or a state are there; list them first")
+            ActionError::NoGroup { ref pipeline, .. } => {
+                let hint = format!("list the groups with `redrive dlq groups {pipeline} --all`");
+                Self::not_found(error, hint)
             }
             ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
             ActionError::NoEdit { ref pipeline, .. } => {
@@ -86,8 +87,8 @@ impl From<ActionError> for Problem {
             ActionError::Ambiguous { .. } => Self::new(
                 Code::Conflict,
                 error,
-                "nothing was changed; give `\"message_id\": \"same\"` (`--same-id`) if that is right, or `\"new\"` \
-                 (`--new-id`) if the receiver shall apply the edited message in any case",
+                "nothing was changed; give `\"message_id\": \"same\"` (--same-id) if that is right, or `\"new\"` \
+                 (--new-id) if the receiver should apply the edited message regardless",
             ),
             ActionError::Storage(_) | ActionError::Damaged(_) => {
                 Self::new(Code::StorageFailed, error, "look at the file actions.ndjson in the data directory")

@@ -1,7 +1,7 @@
 //! Groups of dead letters: counted, explained and decided about.
 
 use axum::extract::State;
-use redrive::internal::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX};
+use redrive::internal::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX, SNOOZE_MAX};
 use redrive::internal::engine::{GroupState, GroupSummary, Handling};
 use redrive::internal::letters::select::LetterIds;
 use redrive::letters::redact::{Redaction, hidden_error};
@@ -31,6 +31,8 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         _ => (None, None),
     };
     let name = |name: &'static str| name.to_owned();
+    // Whoever removed a decision has decided nothing that still holds.
+    let mark = mark.as_ref().filter(|mark| !mark.is_empty());
     GroupView {
         id: figures.group.to_string(),
         state: name(state.name()),
@@ -45,9 +47,9 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         rule: cause.and_then(|letter| rule(served, &letter.group)),
         version: cause.map(|letter| letter.group.version),
         sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
-        note: mark.as_ref().and_then(|mark| mark.note.clone()),
-        by: mark.as_ref().map(|mark| mark.by.clone()),
-        at: mark.as_ref().map(|mark| Instant(mark.at)),
+        note: mark.and_then(|mark| mark.note.clone()),
+        by: mark.map(|mark| mark.by.clone()),
+        at: mark.map(|mark| Instant(mark.at)),
         until: until.map(Instant),
         more,
     }
@@ -131,11 +133,11 @@ fn handling(wish: &GroupDecision, now: Time) -> Result<Handling, Problem> {
                 let message = "a snooze needs an end";
                 return Err(Problem::bad_request(
                     message,
-                    "give `until`, a time or a span, or `more`, a number of letters",
+                    "give `until`, a time or a duration, or `more`, a number of letters",
                 ));
             }
             if wish.more.is_some_and(|more| !(1..=MORE_MAX).contains(&more)) {
-                let message = format!("`more` is out of range; it must be 1 to {MORE_MAX}");
+                let message = format!("`more` must be 1 to {MORE_MAX}");
                 return Err(Problem::bad_request(message, "snooze until a time instead"));
             }
             Ok(Handling::Snoozed { until, more: wish.more })
@@ -147,16 +149,21 @@ fn handling(wish: &GroupDecision, now: Time) -> Result<Handling, Problem> {
     }
 }
 
-/// Parses a time in the future, or a span from now.
+/// Parses a time in the future, or a span from now; at most a year ahead.
 fn until(text: &str, now: Time) -> Result<Time, Problem> {
     let time = match duration::parse(text) {
         Ok(span) => Some(now.plus(span)),
         Err(_) => timestamp::parse(text).or_else(|| timestamp::parse(&format!("{text}T00:00:00Z"))),
     };
-    time.filter(|until| *until > now).ok_or_else(|| {
-        let hint = "write a span like 2d, or a time like 2026-11-15T09:00:00Z that is still to come";
-        Problem::bad_request(format!("`until` is {text:?}, which is not a future time"), hint)
-    })
+    let refused = |why: &str| {
+        let hint = "write a duration like 2d, or a time like 2026-11-15T09:00:00Z, at most a year ahead";
+        Problem::bad_request(format!("`until` is {text:?}, which is {why}"), hint)
+    };
+    match time.filter(|until| *until > now) {
+        None => Err(refused("not a future time")),
+        Some(until) if until > now.plus(SNOOZE_MAX) => Err(refused("more than a year ahead")),
+        Some(until) => Ok(until),
+    }
 }
 
 fn group_id(text: &str) -> Result<GroupId, Problem> {
@@ -165,7 +172,7 @@ fn group_id(text: &str) -> Result<GroupId, Problem> {
 
 fn no_group(pipeline: &str, group: &str) -> Problem {
     let message = format!("pipeline `{pipeline}` has no group `{group}`");
-    Problem::not_found(message, "groups with open letters or a state are there; list them first")
+    Problem::not_found(message, format!("list the groups with `redrive dlq groups {pipeline} --all`"))
 }
 
 #[cfg(test)]
@@ -190,6 +197,7 @@ mod tests {
             r#"{"state":"snoozed","more":0}"#,
             r#"{"state":"snoozed","until":"1970-01-01T00:00:00Z"}"#,
             r#"{"state":"snoozed","until":"soon"}"#,
+            r#"{"state":"snoozed","until":"99999999999d"}"#,
             r#"{"state":"resolved","more":3}"#,
             r#"{"state":"regressed"}"#,
         ] {

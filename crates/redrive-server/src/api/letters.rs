@@ -17,6 +17,7 @@ use redrive_api::{
 use serde::Deserialize;
 
 use super::change::{Change, JsonBody, reason};
+use super::replay_plan::taken;
 use super::shown::{ShownLetter, all_before, messages_before, page_of};
 use super::{selection, view};
 use crate::answer::Json;
@@ -218,7 +219,9 @@ pub(crate) async fn discard(
     let Change { shared, served, actor } = change;
     let (ids, not_open) = selection::freeze(wish.take_selection(), &served).await?;
     if wish.dry_run {
-        return Ok(Json(DiscardAnswer::Would(WouldDiscard { would_discard: ids.len() as u64, not_open })));
+        let taken = taken(&shared.service.replays.taken_of(&served.handle, &ids).await);
+        let would_discard = ids.len() as u64;
+        return Ok(Json(DiscardAnswer::Would(WouldDiscard { would_discard, not_open, taken })));
     }
     let reason = reason(wish.reason, REASON_BYTES_MAX)?;
     let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, &reason).await?;

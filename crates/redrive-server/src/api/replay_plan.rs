@@ -6,7 +6,7 @@ use redrive::DeliveryOrder;
 use redrive::internal::engine::ReplayTarget;
 use redrive::letters::redact::REDACTED;
 use redrive::replay::{
-    Ambiguous, Plan, PlanOptions, ReplaySpec, ReplayView, Skipped, Touched, TouchedGroups,
+    Ambiguous, Plan, PlanOptions, ReplaySpec, ReplayView, Skipped, TakenCounts, Touched, TouchedGroups,
 };
 use redrive_api::{
     Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters, UnknownSpan,
@@ -15,6 +15,12 @@ use redrive_core::breaker::BreakerState;
 use redrive_core::duration;
 
 use crate::service::Served;
+
+/// Letters that wait in replays, by replay.
+pub(super) fn taken(counts: &TakenCounts) -> Vec<TakenByReplay> {
+    let by_replay = counts.iter();
+    by_replay.map(|(replay, letters)| TakenByReplay { replay: replay.to_owned(), letters }).collect()
+}
 
 pub(super) fn forecast(
     served: &Served,
@@ -62,11 +68,7 @@ pub(super) fn forecast(
             shown: shown.collect(),
         },
         superseded_skipped: if options.skip_superseded { superseded.letters } else { 0 },
-        taken: plan
-            .taken
-            .iter()
-            .map(|(replay, letters)| TakenByReplay { replay: replay.to_owned(), letters })
-            .collect(),
+        taken: taken(&plan.taken),
         tenants: plan
             .tenants
             .iter()

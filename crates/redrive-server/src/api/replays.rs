@@ -36,7 +36,7 @@ pub(crate) async fn start(
     let named = letters.ids.clone();
     let words = selection::words(&letters, &served.redaction);
     let target = target(wish.to.as_deref())?;
-    ReplayError::check_rate(wish.rate)?;
+    ReplayError::check_asked_rate(wish.rate)?;
     if let Some(canary) = wish.canary.filter(|canary| *canary > SELECTION_MAX as u64) {
         let message = format!("`canary` is {canary}, and a replay has at most {SELECTION_MAX} letters");
         return Err(Problem::bad_request(message, "give a few, such as 10; 0 for none"));
@@ -123,7 +123,7 @@ fn undecided(letters: u64) -> Problem {
          replayed"
     );
     let hint = "`ambiguous` = `ok` (--ambiguous ok) replays them with the same message id, which a receiver that \
-                remembers ids ignores; `skip` leaves them open";
+                remembers ids ignores; `ambiguous` = `skip` (--ambiguous skip) leaves them open";
     Problem::new(Code::Conflict, message, hint)
 }
 
@@ -171,7 +171,7 @@ fn beyond_ledger(letters: u64, horizon: Option<Duration>) -> Problem {
         "{letters} of these letters were first attempted more than {horizon} ago, longer than the receiver remembers ids \
          (`ledger_horizon`): what it applied then it would apply again; nothing was replayed"
     );
-    let hint = "`beyond_ledger` (--beyond-ledger) replays them too; `since` selects younger ones";
+    let hint = "`beyond_ledger` (--beyond-ledger) replays them too; `since` (--since) selects younger ones";
     Problem::new(Code::Conflict, message, hint)
 }
 
@@ -230,9 +230,22 @@ async fn change(
     if job.state.is_over() {
         return Err(ReplayError::Over { id: job.id, state: job.state }.into());
     }
+    let replays = &shared.service.replays;
+    match (kind, job.state) {
+        (ActionKind::ReplayPause, ReplayState::Stopped) => {
+            let message = format!("replay `{}` is stopped, not running", job.id);
+            return Err(Problem::new(Code::Conflict, message, "resume it or abort it"));
+        }
+        // Nothing changes, so nothing is recorded. The state of a job of another process may be outdated.
+        (ActionKind::ReplayPause, ReplayState::Paused) | (ActionKind::ReplayResume, ReplayState::Running)
+            if replays.runs_here(id) =>
+        {
+            return Ok(Json(view(job)));
+        }
+        _ => {}
+    }
     let action = Action::new(now(), &actor.0, kind, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total)).await?;
-    let replays = &shared.service.replays;
     let job = match kind {
         ActionKind::ReplayPause => replays.pause(id).await?,
         ActionKind::ReplayResume => replays.resume(id).await?,
@@ -254,14 +267,15 @@ impl From<ReplayError> for Problem {
                 error,
                 "wait until they are put back, or abort that replay (redrive dlq replays abort ID)",
             ),
-            ReplayError::TooMany => {
-                Self::bad_request(error, "narrow it down by `filter` or `since`, and start several replays")
-            }
+            ReplayError::TooMany => Self::bad_request(
+                error,
+                "narrow it down by `filter` (--filter) or `since` (--since), and start several replays",
+            ),
             ReplayError::Rate(_) => Self::bad_request(
                 error,
-                "leave `rate` out to replay as fast as the pipeline takes them; a replay that shall wait can be paused",
+                "leave `rate` (--rate) out to replay as fast as the pipeline takes them; to hold a replay back, pause it",
             ),
-            ReplayError::NoSource(_) => Self::bad_request(error, "leave `to` out"),
+            ReplayError::NoSource(_) => Self::bad_request(error, "leave `to` (--to) out"),
             ReplayError::TooManyJobs => {
                 Self::new(Code::Conflict, error, "`redrive dlq replays list`, or GET /v1/replays, lists them")
             }

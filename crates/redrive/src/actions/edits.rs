@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use redrive_core::text::number::grouped;
 
 use super::action::{Action, ActionKind, ActionStep};
 use super::error::ActionError;
@@ -276,7 +277,7 @@ pub(super) async fn finish(
 async fn record_done(log: &ActionLog, planned: Action, mut done: Vec<u64>) -> Result<(), ActionError> {
     done.sort_unstable();
     let letters = done.len() as u64;
-    let note = (letters < planned.letters).then(|| format!("{} planned", planned.letters));
+    let note = (letters < planned.letters).then(|| format!("{} planned", grouped(planned.letters)));
     log.record(Action { ids: done, letters, note, step: ActionStep::Done, ..planned }).await
 }
 

@@ -51,11 +51,11 @@ pub enum ActionError {
     },
     /// The request does not say whether the edited messages keep their ids.
     #[error(
-        "{ambiguous} of {letters} letters have an attempt whose end is not known: the receiver may have applied the message, \
+        "{ambiguous} of {letters} letters have an attempt whose end is unknown: the receiver may have applied the message, \
          and one that remembers ids will then ignore the edited one"
     )]
     Ambiguous {
-        /// Letters with an attempt whose end is not known.
+        /// Letters with an attempt whose end is unknown.
         ambiguous: u64,
         /// Letters that would be edited.
         letters: u64,

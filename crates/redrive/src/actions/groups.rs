@@ -26,7 +26,8 @@ pub(super) async fn states(
     Ok(groups::list(handle, log.marks(handle.name()), false).await?)
 }
 
-/// Records and applies a decision about a group; without `note`, the previous note stays. Returns the updated group.
+/// Records and applies a decision about a group; without `note`, the previous note stays, unless the decision is removed.
+/// Returns the updated group.
 pub(super) async fn mark(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -41,21 +42,26 @@ pub(super) async fn mark(
         Some(found) => found,
         None => resolved_group(handle, group).await?.ok_or_else(unknown)?,
     };
-    let note = match note {
-        Some(note) => Some(note.trim().to_owned()).filter(|note| !note.is_empty()),
-        None => before.mark.as_ref().and_then(|mark| mark.note.clone()),
+    let given = note.map(|note| note.trim().to_owned());
+    let before_note = || before.mark.as_ref().and_then(|mark| mark.note.clone());
+    let kept = match (&given, handling) {
+        (Some(note), _) => Some(note.clone()),
+        (None, Handling::Open) => None,
+        (None, _) => before_note(),
     };
+    let kept = kept.filter(|note| !note.is_empty());
+    let given = given.filter(|note| !note.is_empty());
     let mark = GroupMark {
         group,
         handling,
         at: handle.now(),
         by: actor.to_owned(),
-        note: note.clone(),
+        note: kept,
         title: before.title().to_owned(),
     };
     let action = Action::new(mark.at, actor, kind(handling), handle.name());
     let action = action.of(group.to_string(), before.figures.open);
-    log.record(Action { note, mark: Some(mark.clone()), ..action }).await?;
+    log.record(Action { note: given, mark: Some(mark.clone()), ..action }).await?;
     groups::mark(handle, mark.clone()).await?;
     // The letters that the decision covers died before it.
     let state = mark.state(0, mark.at);

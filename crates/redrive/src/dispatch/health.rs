@@ -377,8 +377,8 @@ impl fmt::Display for HealthChange {
                 let whole = Duration::from_secs(span.as_secs());
                 write!(
                     f,
-                    "▲ the process stood still for {}: it was stopped, or its machine suspended, or starved of processor \
-                     or disk",
+                    "▲ the process did not run for {}: it was stopped, the machine was suspended, or CPU or disk was \
+                     starved",
                     duration::print(whole)
                 )
             }

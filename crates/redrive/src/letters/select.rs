@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use redrive_core::Time;
+use redrive_core::text::number::grouped;
 
 use super::filter::Filter;
 use super::groups;
@@ -90,7 +91,8 @@ pub enum SelectError {
     },
     /// More letters match than can be handled at once.
     #[error(
-        "more than {SELECTION_MAX} letters are selected; narrow the selection down, for example by since"
+        "more than {} letters are selected; narrow the selection down, for example by since",
+        grouped(SELECTION_MAX as u64)
     )]
     TooMany,
     /// The pipeline did not answer.

@@ -1,7 +1,9 @@
 //! Errors of replay jobs.
 
+use redrive_core::text::number::grouped;
+
 use super::job::{LIVE_MAX, ReplayState};
-use super::pace::RATE_MAX;
+use super::pace::{RATE_MAX, RATE_MIN};
 use super::taken::TakenCounts;
 use crate::actions::ActionError;
 use crate::letters::select::SELECTION_MAX;
@@ -14,13 +16,13 @@ pub enum ReplayError {
     #[error("no letter is selected, so there is nothing to replay")]
     Nothing,
     /// Every selected letter is taken by a job that still has to put it back.
-    #[error("all letters that are selected wait in other replays: {0}")]
+    #[error("every selected letter is waiting in another replay: {0}")]
     Taken(TakenCounts),
     /// More letters are selected than a job may have.
-    #[error("more than {SELECTION_MAX} letters are selected; narrow the selection down")]
+    #[error("more than {} letters are selected; narrow the selection down", grouped(SELECTION_MAX as u64))]
     TooMany,
     /// The rate is out of range.
-    #[error("`rate` is {0} letters per second, and has to be above 0 and at most {RATE_MAX}")]
+    #[error("`rate` is out of range: it must be from one letter an hour to {} letters a second", grouped(RATE_MAX as u64))]
     Rate(f64),
     /// The pipeline does not read a topic.
     #[error(
@@ -52,7 +54,7 @@ pub enum ReplayError {
         id: String,
     },
     /// The job has ended.
-    #[error("replay `{id}` is {state} and cannot be changed any more")]
+    #[error("replay `{id}` is {state} and can no longer be changed")]
     Over {
         /// The job.
         id: String,
@@ -71,8 +73,15 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// Checks a rate. Also used by dry runs.
-    pub fn check_rate(rate: Option<f64>) -> Result<(), Self> {
+    /// Checks a rate that somebody asks for.
+    pub fn check_asked_rate(rate: Option<f64>) -> Result<(), Self> {
+        match rate {
+            Some(rate) if rate < RATE_MIN => Err(Self::Rate(rate)),
+            rate => Self::check_rate(rate),
+        }
+    }
+
+    pub(super) fn check_rate(rate: Option<f64>) -> Result<(), Self> {
         match rate {
             Some(rate) if !(rate > 0.0 && rate <= RATE_MAX) => Err(Self::Rate(rate)),
             _ => Ok(()),

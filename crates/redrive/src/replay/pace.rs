@@ -7,6 +7,8 @@ use redrive_core::Random;
 
 /// The highest allowed rate, in letters per second.
 pub const RATE_MAX: f64 = 1_000_000.0;
+/// The lowest rate that can be asked for: one letter an hour, rounded down.
+pub const RATE_MIN: f64 = 0.000_277;
 /// Unused capacity older than this is lost: after a pause or a standstill a job continues at its rate and does not
 /// catch up.
 const BURST: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ use super::live::Job;
 use super::plan::{Plan, PlanOptions};
 use super::records;
 use super::run::Task;
-use super::taken::TakenLetters;
+use super::taken::{TakenCounts, TakenLetters};
 use crate::actions::{Action, ActionError, ActionKind, Actions};
 use crate::engine::ReplayTarget;
 use crate::handle::PipelineHandle;
@@ -165,6 +165,14 @@ impl Replays {
         Plan::make_beside(handle, selection, options, &self.taken(handle).await).await
     }
 
+    /// How many of these letters jobs have still to put back, by job.
+    #[doc(hidden)]
+    pub async fn taken_of(&self, handle: &PipelineHandle, ids: &[u64]) -> TakenCounts {
+        let mut counts = TakenCounts::default();
+        self.taken(handle).await.remove_from(&mut ids.to_vec(), &mut counts);
+        counts
+    }
+
     /// Letters of a pipeline that jobs have still to put back, in any process that shares them.
     pub(crate) async fn taken(&self, handle: &PipelineHandle) -> TakenLetters {
         let shared = handle.shared_records().map(|jobs| jobs.records(records::PREFIX)).unwrap_or_default();
@@ -304,6 +312,12 @@ impl Replays {
     /// Like [`Self::get`], with the reason if there is none.
     pub fn try_get(&self, id: &str) -> Result<ReplayView, ReplayError> {
         Ok(self.jobs.find(id)?.view())
+    }
+
+    /// Whether this process runs the job, so that its state here is up to date.
+    #[doc(hidden)]
+    pub fn runs_here(&self, id: &str) -> bool {
+        self.jobs.find(id).is_ok_and(|job| !job.is_elsewhere())
     }
 
     /// Pauses a job: nothing more is put back until it is resumed. Letters already put back continue.

@@ -1,6 +1,8 @@
 //! Letters that jobs still have to put back. A letter belongs to one job at a time: two would share their pace, and
 //! both would count it.
 
+use redrive_core::text::number::grouped;
+
 /// Letters that jobs still have to put back, by job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TakenLetters {
@@ -76,12 +78,12 @@ impl TakenCounts {
     }
 }
 
-/// Prints as `300 by r-1, 2 by r-4`.
+/// Prints as `1,300 in r-1, 2 in r-4`.
 impl std::fmt::Display for TakenCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, (job, letters)) in self.jobs.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{letters} by {job}")?;
+            write!(f, "{comma}{} in {job}", grouped(*letters))?;
         }
         Ok(())
     }
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!([3, 4, 7].map(|id| taken.job_of(id)), [Some("r-1"), None, Some("r-4")]);
         let (mut ids, mut counts) = (vec![9, 4, 7, 3, 1], TakenCounts::default());
         taken.remove_from(&mut ids, &mut counts);
-        assert_eq!((ids, counts.to_string().as_str()), (vec![4, 1], "2 by r-1, 1 by r-4"));
+        assert_eq!((ids, counts.to_string().as_str()), (vec![4, 1], "2 in r-1, 1 in r-4"));
         assert!(TakenCounts::default().is_empty());
     }
 }

@@ -65,10 +65,10 @@ pub struct AuditArgs {
     #[arg(long, conflicts_with_all = ["applied", "ids", "ids_file", "effects"])]
     pub actions: bool,
     /// Start of the range (1h = one hour ago, or RFC 3339): of actions with --actions, of produced records on Kafka
-    #[arg(long, value_name = "AGE|TIME", conflicts_with_all = ["ids", "ids_file"])]
+    #[arg(long, value_name = "AGE|TIME", allow_hyphen_values = true, conflicts_with_all = ["ids", "ids_file"])]
     pub since: Option<String>,
     /// End of the range, exclusive: of produced records on Kafka
-    #[arg(long, value_name = "AGE|TIME", conflicts_with_all = ["actions", "ids", "ids_file"])]
+    #[arg(long, value_name = "AGE|TIME", allow_hyphen_values = true, conflicts_with_all = ["actions", "ids", "ids_file"])]
     pub until: Option<String>,
 }
 

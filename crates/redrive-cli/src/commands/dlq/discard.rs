@@ -59,6 +59,14 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
         }
         if !out.is_json() {
             out.line(&format!("would discard {}", count(letters)))?;
+            for taken in &answer.view.taken {
+                let replay = safe::line(&taken.replay);
+                let waits = if taken.letters == 1 { "waits" } else { "wait" };
+                let letters = count(taken.letters);
+                out.line(&format!(
+                    "  {letters} of them {waits} in {replay}, which would skip what is discarded"
+                ))?;
+            }
             not_open = say_not_open(&answer.view.not_open, "discarded", out)?;
         }
         return Ok(if not_open { Exit::Bad } else { Exit::Ok });

@@ -110,13 +110,14 @@ impl EditArgs {
     }
 
     /// Why a selected letter stays unchanged.
-    fn why_unchanged(&self) -> &'static str {
+    fn why_unchanged(&self, letters: u64) -> &'static str {
         let sets = !(self.set.is_empty() && self.set_header.is_empty());
         let removes = !(self.unset.is_empty() && self.unset_header.is_empty());
         match (&self.jq, sets, removes) {
-            (Some(_), _, _) => "left as they are by the jq program",
+            (Some(_), _, _) => "left unchanged by the jq program",
             (None, true, false) => "had these values already",
-            (None, false, true) => "did not have what would be removed",
+            (None, false, true) if letters == 1 => "has nothing to remove",
+            (None, false, true) => "have nothing to remove",
             (None, _, _) => "needed no change",
         }
     }
@@ -253,19 +254,23 @@ fn undecided(letter: &str) -> Failed {
          remembers ids will then ignore the edited one"
     );
     Failed::new(Exit::Bad, message).hint(
-        "give --same-id if that is right, or --new-id if the receiver shall apply the edited message in any case",
+        "give --same-id if that is right, or --new-id if the receiver should apply the edited message regardless",
     )
 }
 
 fn not_text(pipeline: &str, letter: &str, message: &str) -> Failed {
-    Failed::new(Exit::Bad, format!("the payload of letter {letter} is not text"))
-        .hint(elsewhere(pipeline, &safe::line(message)))
+    Failed::new(Exit::Bad, format!("the payload of letter {letter} is not text")).hint(elsewhere(
+        pipeline,
+        &safe::line(message),
+        1,
+    ))
 }
 
 /// How to handle payloads that are not JSON.
-fn elsewhere(pipeline: &str, message: &str) -> String {
+fn elsewhere(pipeline: &str, message: &str, letters: u64) -> String {
+    let them = if letters == 1 { "it" } else { "them" };
     format!(
-        "export them, edit the file, import it: redrive dlq export {pipeline} --filter id:{message} > letters.ndjson; \
+        "export {them}, edit the file, import it: redrive dlq export {pipeline} --filter id:{message} > letters.ndjson; \
          redrive dlq import --file letters.ndjson --pipeline {pipeline}"
     )
 }
@@ -302,7 +307,7 @@ fn planned(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> 
         count(view.ambiguous)
     ))?;
     out.line("  --same-id   a receiver that applied one, and remembers ids, will ignore the edited message")?;
-    out.line("  --new-id    the edited message gets a new id, and is applied in any case")?;
+    out.line("  --new-id    the edited message gets a new id, and is applied regardless")?;
     Ok(())
 }
 
@@ -316,14 +321,14 @@ fn done(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> Res
 
 fn skipped(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
     if view.unchanged > 0 {
-        out.line(&format!("{} {}", count(view.unchanged), args.why_unchanged()))?;
+        out.line(&format!("{} {}", count(view.unchanged), args.why_unchanged(view.unchanged)))?;
     }
     let why = |skipped: &SkippedLetters| safe::line(skipped.why.as_deref().unwrap_or("-"));
     if view.not_json.count > 0 {
-        let line =
-            format!("{} not JSON, left as they are: {}", count(view.not_json.count), named(&view.not_json));
-        out.line(&line)?;
-        out.line(&format!("  {}", elsewhere(pipeline, "MESSAGE")))?;
+        let is = if view.not_json.count == 1 { "is" } else { "are" };
+        let (letters, named) = (count(view.not_json.count), named(&view.not_json));
+        out.line(&format!("{letters} {is} not JSON, left unchanged: {named}"))?;
+        out.line(&format!("  {}", elsewhere(pipeline, "MESSAGE", view.not_json.count)))?;
     }
     if view.refused.count > 0 {
         let (refused, named, why) = (count(view.refused.count), named(&view.refused), why(&view.refused));
@@ -367,19 +372,26 @@ async fn undo(
     for pipeline in &pipelines {
         match session.api.undo_edit(pipeline, edit).await {
             Ok(answer) => {
+                let (restored, skipped) = (answer.view.restored, answer.view.skipped);
+                // As for a discard, an undo may be repeated.
+                let repeated = answer.view.skipped_by_reason.keys().all(|reason| reason == "undone_already");
+                let exit = if restored == 0 && !repeated { Exit::Bad } else { Exit::Ok };
                 if out.is_json() {
                     out.json(&answer.json)?;
-                    return Ok(Exit::Ok);
+                    return Ok(exit);
                 }
-                let (restored, skipped) = (answer.view.restored, answer.view.skipped);
-                let as_before = if restored > 0 { "   (their messages are as before)" } else { "" };
+                let as_before = match (restored, skipped) {
+                    (0, 0) => "   (the edit changed no letter)",
+                    (0, _) => "",
+                    _ => "   (their messages are as before)",
+                };
                 out.line(&format!("undone {}{as_before}", count(restored)))?;
                 for letters in answer.view.skipped_by_reason.values() {
                     let why = safe::line(letters.why.as_deref().unwrap_or("-"));
                     let (skipped, named) = (count(letters.count), named(letters));
                     out.line(&format!("{skipped} {why}, not changed: {named}"))?;
                 }
-                return Ok(if restored == 0 && skipped > 0 { Exit::Bad } else { Exit::Ok });
+                return Ok(exit);
             }
             Err(ClientFault::Refused(no)) if no.status == 404 => refused = Some(ClientFault::Refused(no)),
             Err(fault) => return Err(fault.into()),
@@ -414,11 +426,11 @@ mod tests {
     fn a_letter_that_needs_no_change_is_told_in_the_words_of_the_change() {
         for (args, why) in [
             (&["--set", "/a=1", "--set-header", "b=c"][..], "had these values already"),
-            (&["--unset", "/a"], "did not have what would be removed"),
+            (&["--unset", "/a"], "has nothing to remove"),
             (&["--set", "/a=1", "--unset-header", "b"], "needed no change"),
-            (&["--jq", "select(.a)"], "left as they are by the jq program"),
+            (&["--jq", "select(.a)"], "left unchanged by the jq program"),
         ] {
-            assert_eq!(typed(args).why_unchanged(), why, "{args:?}");
+            assert_eq!(typed(args).why_unchanged(1), why, "{args:?}");
         }
     }
 

@@ -85,8 +85,9 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
 
 fn how_to_look(pipeline: &str) -> String {
     format!(
-        "the letters may be erased, all or some: `redrive audit {pipeline} --actions` shows what was done; erase them again to \
-         be sure, what is erased is counted as `erased before`"
+        "the letters may be erased, all or some: `redrive audit {pipeline} --actions` shows what was done; repeat the command \
+         to be sure: erased letters are counted as `erased before`, or no longer match a filter; if it finds no letter (exit 2), \
+         all are erased"
     )
 }
 

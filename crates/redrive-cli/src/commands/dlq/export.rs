@@ -25,8 +25,8 @@ pub struct ExportArgs {
     /// Letters of this group, as `dlq groups` prints it
     #[arg(long, value_name = "GROUP", value_parser = super::groups::group)]
     pub group: Option<redrive::GroupId>,
-    /// Letters that died since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME")]
+    /// Letters that died since: 1h ago, or an RFC 3339 time
+    #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME")]
     pub since: Option<String>,
     /// JSON pointers into the payload whose values are redacted, as in /card,/customer/email
     #[arg(long, value_name = "POINTERS", value_delimiter = ',')]

@@ -1,10 +1,12 @@
 //! `redrive dlq groups`: letters by cause, and the decision about each group.
 
-use redrive::GroupId;
+use redrive::internal::engine::groups::mark::{MORE_MAX, SNOOZE_MAX};
+use redrive::{GroupId, Time};
 use redrive_api::{GroupDecision, GroupView};
 use serde_json::json;
 
 use super::stats;
+use crate::args::whole;
 use crate::client::Session;
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, age, count, instant, safe};
@@ -35,11 +37,11 @@ pub struct GroupsArgs {
     /// Mark the group resolved; a new letter reopens it as regressed
     #[arg(long, requires = "group", conflicts_with = "acknowledge", help_heading = DECISION)]
     pub resolve: bool,
-    /// Snooze for this long, or until an instant in RFC 3339
-    #[arg(long, value_name = "SPAN|TIME", requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
+    /// Snooze for this long, or until an RFC 3339 time
+    #[arg(long, value_name = "SPAN|TIME", allow_hyphen_values = true, requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
     pub snooze: Option<String>,
     /// Snooze until this many more letters are open
-    #[arg(long, value_name = "LETTERS", requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
+    #[arg(long, value_name = "LETTERS", allow_hyphen_values = true, value_parser = whole::<u64>(1, MORE_MAX), requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
     pub snooze_more: Option<u64>,
     /// Remove the decision
     #[arg(long, requires = "group", conflicts_with_all = ["acknowledge", "resolve", "snooze", "snooze_more"], help_heading = DECISION)]
@@ -65,7 +67,7 @@ pub async fn run(args: &GroupsArgs, session: &Session, out: &mut Output) -> Resu
     match args.group {
         None if args.by == Some(By::Tenant) => by_tenant(args, session, out).await,
         None => list(args, session, out).await,
-        Some(group) => match decision(args) {
+        Some(group) => match decision(args, session.now()) {
             None => show(args, group, session, out).await,
             Some(decision) => decide(args, group, decision?, session, out).await,
         },
@@ -166,7 +168,7 @@ async fn by_tenant(args: &GroupsArgs, session: &Session, out: &mut Output) -> Re
         String::new()
     };
     out.line(&format!(
-        "   {} open of {}{part}",
+        "   {} open for {}{part}",
         count(stats.open),
         plural(stats.by_tenant.len() as u64, "tenant")
     ))?;
@@ -207,7 +209,7 @@ async fn show(
 }
 
 /// The text about a group, and why its letters belong together.
-fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
+fn lines(group: &GroupView, now: Time) -> Vec<String> {
     let mut lines = vec![
         format!(
             "group    {}   open {}   rate {}/min   oldest {}   state {}",
@@ -253,7 +255,7 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
 }
 
 /// The requested decision, if any.
-fn decision(args: &GroupsArgs) -> Option<Result<GroupDecision, Failed>> {
+fn decision(args: &GroupsArgs, now: Time) -> Option<Result<GroupDecision, Failed>> {
     let snoozes = args.snooze.is_some() || args.snooze_more.is_some();
     let state = match () {
         () if args.acknowledge => "acknowledged",
@@ -266,12 +268,33 @@ fn decision(args: &GroupsArgs) -> Option<Result<GroupDecision, Failed>> {
         }
         () => return None,
     };
+    if let Some(Err(failed)) = args.snooze.as_deref().map(|until| check_snooze(until, now)) {
+        return Some(Err(failed));
+    }
     Some(Ok(GroupDecision {
         state: state.to_owned(),
         until: args.snooze.clone(),
         more: args.snooze_more,
         note: args.note.clone(),
     }))
+}
+
+/// The processor would refuse it too, but under the name that the API has for it.
+fn check_snooze(text: &str, now: Time) -> Result<(), Failed> {
+    let until = match redrive_core::duration::parse(text) {
+        Ok(span) => Some(now.plus(span)),
+        Err(_) => instant::parse(text),
+    };
+    let refused = |why: &str| {
+        Failed::usage(format!("--snooze `{}` {why}", safe::line(text)))
+            .hint("write it like 2d, or 2026-11-15T09:00:00Z, at most a year ahead")
+    };
+    match until {
+        None => Err(refused("is neither a duration nor a time")),
+        Some(until) if until <= now => Err(refused("is not in the future")),
+        Some(until) if until > now.plus(SNOOZE_MAX) => Err(refused("is more than a year ahead")),
+        Some(_) => Ok(()),
+    }
 }
 
 async fn decide(
@@ -299,5 +322,28 @@ pub fn with_filter(filter: Option<&str>, group: Option<GroupId>) -> Option<Strin
         (Some(filter), Some(group)) => Some(format!("group:{group} {filter}")),
         (None, Some(group)) => Some(format!("group:{group}")),
         (filter, None) => filter.map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snooze_ends_in_the_future_and_within_a_year() {
+        let now = Time::from_millis(1_794_778_805_120);
+        for good in ["2d", "365d", "2026-12-01", "2026-11-16T09:00:00Z"] {
+            assert!(check_snooze(good, now).is_ok(), "{good}");
+        }
+        for (wrong, why) in [
+            ("-2d", "neither a duration nor a time"),
+            ("soon", "neither a duration nor a time"),
+            ("2020-01-01", "not in the future"),
+            ("99999999999d", "more than a year ahead"),
+            ("2031-01-01", "more than a year ahead"),
+        ] {
+            let failed = check_snooze(wrong, now).unwrap_err();
+            assert!(failed.message.starts_with("--snooze `") && failed.message.contains(why), "{failed}");
+        }
     }
 }

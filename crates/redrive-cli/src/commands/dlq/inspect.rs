@@ -7,6 +7,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{redact, selection};
+use crate::args::whole;
 use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, age, count, safe};
@@ -33,11 +34,11 @@ pub struct InspectArgs {
     /// Letters in this state; default: open, or those that the filter names
     #[arg(long, value_enum)]
     pub state: Option<LetterStateArg>,
-    /// Letters that died since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME")]
+    /// Letters that died since: 1h ago, or an RFC 3339 time
+    #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME")]
     pub since: Option<String>,
     /// At most this many
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 20, allow_hyphen_values = true, value_parser = whole::<u32>(1, 10_000))]
     pub limit: u32,
 }
 

@@ -7,7 +7,7 @@ const LESSON: &str = "\
 A dead letter is a message that Redrive gave up on. Nothing is lost: it is kept with every attempt, and nothing
 removes it unless you say so. With many of them, go from groups to decisions (`orders` is the pipeline):
 
-  redrive dlq groups orders                           what died of the same thing, and how many
+  redrive dlq groups orders                           letters by cause of death, with counts
   redrive dlq groups orders g7k2m9x4q                 why these letters are one group, and a few of them
   redrive dlq show orders g7k2m9x4q                   one of its letters: every attempt, payload, headers
   redrive dlq inspect orders --group g7k2m9x4q        its letters in a table
@@ -25,7 +25,7 @@ The message itself is wrong? Change it: see the difference first, replay what wa
   redrive dlq replay orders --edit e-12
   redrive dlq edit --undo e-12
 
-Stopped, or lost from sight? A job is kept, whoever is killed:
+Stopped, or lost track of it? A job survives a kill of the command or the processor:
 
   redrive dlq replays list
   redrive dlq replay --resume r-31
@@ -35,7 +35,7 @@ Not worth it? Close them; they can be taken back for thirty days:
   redrive dlq discard orders --group g7k2m9x4q --reason \"customers deleted\"
   redrive dlq undo d-9
 
-They have to be gone? Erase what they say, for good; who, when and why stays:
+Must the data go? Erase the contents for good; who, when and why are kept:
 
   redrive dlq erase orders --filter 'payload.customer.id:42' --reason \"GDPR ticket 881\" --dry-run
 

@@ -29,8 +29,8 @@ pub struct Selection {
     /// Letter or message ids
     #[arg(long, value_name = "IDS", value_delimiter = ',', help_heading = HEADING)]
     pub ids: Vec<String>,
-    /// Letters that died since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME", help_heading = HEADING)]
+    /// Letters that died since: 1h ago, or an RFC 3339 time
+    #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME", help_heading = HEADING)]
     pub since: Option<String>,
     /// All open letters
     #[arg(long, help_heading = HEADING)]
@@ -60,8 +60,7 @@ impl Selection {
             (false, false, false) => Err(Failed::usage(format!("{verb} needs a selection of letters"))
                 .hint("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all")),
             (true, true, _) | (true, _, true) => {
-                Err(Failed::usage("--all and another selection contradict each other")
-                    .hint("give one of them"))
+                Err(Failed::usage("--all cannot be combined with another selection").hint("give one of them"))
             }
             (false, true, true) => {
                 Err(Failed::usage("--ids cannot be combined with --group, --filter or --since")
@@ -217,7 +216,7 @@ pub fn moment_at(flag: &str, text: &str, now: Time) -> Result<Time, Failed> {
         return Ok(at);
     }
     let span = redrive_core::duration::parse(text).map_err(|_| {
-        Failed::usage(format!("{flag} `{text}` is neither a span nor an instant"))
+        Failed::usage(format!("{flag} `{text}` is neither a duration nor a time"))
             .hint("write it like 90s, 1h, 7d, 2026-11-15 or 2026-11-15T08:00:00Z")
     })?;
     Ok(Time::from_millis(now.as_millis().saturating_sub(redrive_core::time::millis(span))))
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         let all = Selection { all: true, since: Some("1h".into()), ..Selection::default() };
-        assert!(all.letters("discard", NOW).unwrap_err().message.contains("contradict"));
+        assert!(all.letters("discard", NOW).unwrap_err().message.contains("--all cannot be combined"));
         let edited =
             Selection { edit: Some("e-12".into()), filter: Some("key:c-7".into()), ..Selection::default() };
         let letters = edited.letters("replay", NOW).unwrap();
@@ -318,6 +317,6 @@ mod tests {
         assert_eq!(moment("1h30m", NOW).unwrap(), "2026-11-15T20:10:05.120Z");
         assert_eq!(moment("2026-11-15T08:00:00+01:00", NOW).unwrap(), "2026-11-15T07:00:00.000Z");
         let failed = moment("yesterday", NOW).unwrap_err();
-        assert!(failed.to_string().contains("neither a span nor an instant"), "{failed}");
+        assert!(failed.to_string().contains("neither a duration nor a time"), "{failed}");
     }
 }

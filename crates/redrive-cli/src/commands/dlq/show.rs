@@ -9,12 +9,15 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::redact;
-use crate::client::{PageQuery, Session};
+use crate::args::whole;
+use crate::client::{ClientFault, PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, bytes, count, instant, safe};
 
 /// How much of a payload is shown without `--full`.
 const PAYLOAD_CHARS: usize = 2_000;
+/// Stands for what an erasure has removed.
+const ERASED: &str = "(erased)";
 /// How many attempts are shown, from the beginning and the end.
 const ATTEMPTS_SHOWN: usize = 20;
 
@@ -25,7 +28,7 @@ pub struct ShowArgs {
     /// The letter (orders/17, or 17), the message's id, or a group, whose oldest letters are shown
     pub letter: String,
     /// Of a group: at most this many letters
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true, value_parser = whole::<u32>(1, 100))]
     pub limit: u32,
     /// Show the whole payload, however long
     #[arg(long)]
@@ -33,14 +36,18 @@ pub struct ShowArgs {
 }
 
 pub async fn run(args: &ShowArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    if let Ok(group) = args.letter.parse::<GroupId>() {
+    let group = args.letter.parse::<GroupId>().ok();
+    if let Some(group) = group {
         let letters = of_group(args, group, session).await?;
         // A message id may look like a group.
         if !letters.is_empty() {
             return show_all(letters, args, session, out);
         }
     }
-    let mut answer = session.api.letter(&args.pipeline, &args.letter).await?;
+    let mut answer = match session.api.letter(&args.pipeline, &args.letter).await {
+        Err(fault) if fault.is_not_found() && group.is_some() => return Err(no_group(args, fault)),
+        answer => answer?,
+    };
     if out.is_json() {
         redact::hide_secret_headers(&mut answer.json);
         out.json(&answer.json)?;
@@ -50,6 +57,15 @@ pub async fn run(args: &ShowArgs, session: &Session, out: &mut Output) -> Result
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What was typed looks like a group, and is neither one with open letters nor a letter.
+fn no_group(args: &ShowArgs, fault: ClientFault) -> Failed {
+    let failed = Failed::from(fault);
+    let groups =
+        format!("so is a group with open letters, as `redrive dlq groups {}` lists them", args.pipeline);
+    let hint = failed.hint.iter().cloned().chain([groups]).collect::<Vec<_>>();
+    failed.hint(hint.join("\n  "))
 }
 
 async fn of_group(args: &ShowArgs, group: GroupId, session: &Session) -> Result<Vec<Value>, Failed> {
@@ -87,6 +103,8 @@ fn show_all(
 }
 
 fn lines(letter: &LetterView, full: bool) -> Vec<String> {
+    let is_erased = letter.state == "erased";
+    let text = |text: &str| if is_erased && text.is_empty() { ERASED.to_owned() } else { safe::line(text) };
     let mut lines = vec![
         format!(
             "letter   {}   message {}   key {}   attempts {}   dead {}",
@@ -96,7 +114,7 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             count(letter.attempts.into()),
             instant::print(letter.dead_at.0)
         ),
-        format!("error    {}", safe::line(letter.error.as_deref().unwrap_or("-"))),
+        format!("error    {}", text(letter.error.as_deref().unwrap_or("-"))),
         format!(
             "reason   {}   class {}   state {}   replays {}",
             letter.reason,
@@ -106,7 +124,7 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
         ),
     ];
     if !letter.group.is_empty() {
-        lines.push(format!("group    {}   {}", letter.group, safe::line(&letter.group_error)));
+        lines.push(format!("group    {}   {}", letter.group, text(&letter.group_error)));
     }
     if letter.crashes > 0 {
         let last = time(letter.last_crash);
@@ -130,15 +148,19 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
     let deadline = letter.deadline.map(|at| format!("   deadline {}", instant::print(at.0)));
     let created = instant::print(letter.created.0);
     lines.push(format!("times    created {created}{}", deadline.unwrap_or_default()));
-    lines.extend(timeline(&letter.history));
-    lines.push(format!("payload  {}", payload(letter.payload.as_ref().and_then(Option::as_ref), full)));
+    lines.extend(timeline(&letter.history, is_erased));
+    let payload_text = match &letter.payload {
+        None | Some(None) if is_erased => ERASED.to_owned(),
+        shown => payload(shown.as_ref().and_then(Option::as_ref), full),
+    };
+    lines.push(format!("payload  {payload_text}"));
     if !letter.edits.is_empty() {
-        let edits = letter.edits.join(" ");
-        lines.push(format!(
-            "edited   {}   undo the last one: redrive dlq edit --undo {}",
-            safe::line(&edits),
-            safe::line(letter.edits.last().map_or("", String::as_str))
-        ));
+        let edits = safe::line(&letter.edits.join(" "));
+        // Only the edit of an open letter can be undone.
+        let undo = letter.edits.last().filter(|_| letter.state == "open");
+        let undo =
+            undo.map(|edit| format!("   undo the last one: redrive dlq edit --undo {}", safe::line(edit)));
+        lines.push(format!("edited   {edits}{}", undo.unwrap_or_default()));
         if let Some(id) = &letter.accepted_as {
             lines.push(format!("accepted as {}", safe::line(id)));
         }
@@ -163,14 +185,15 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
 }
 
 /// One line per attempt. The middle of a long history is left out.
-pub fn timeline(history: &[AttemptView]) -> Vec<String> {
+pub fn timeline(history: &[AttemptView], is_erased: bool) -> Vec<String> {
+    let attempt = |one: &AttemptView| attempt(one, is_erased);
     let half = ATTEMPTS_SHOWN / 2;
     let (first, left_out, last) = if history.len() > ATTEMPTS_SHOWN {
         (&history[..half], history.len() - ATTEMPTS_SHOWN, &history[history.len() - half..])
     } else {
         (history, 0, &[][..])
     };
-    let mut rows: Vec<String> = first.iter().map(attempt).collect();
+    let mut rows: Vec<String> = first.iter().map(&attempt).collect();
     if left_out > 0 {
         rows.push(format!("… {left_out} more (--json has them all) …"));
     }
@@ -179,20 +202,22 @@ pub fn timeline(history: &[AttemptView]) -> Vec<String> {
     rows.into_iter().enumerate().map(|(i, row)| format!("{}{row}", label(i))).collect()
 }
 
-fn attempt(attempt: &AttemptView) -> String {
+fn attempt(attempt: &AttemptView, is_erased: bool) -> String {
+    let error =
+        if is_erased && attempt.error.is_empty() { ERASED.to_owned() } else { safe::line(&attempt.error) };
     let mut text = format!(
         "{}  {}  {} ms  {}  {}",
         attempt.attempt,
         instant::print(attempt.at.0),
         attempt.took_ms,
         attempt.class,
-        safe::line(&attempt.error)
+        error
     );
     if !attempt.counted {
         text.push_str("  (not counted)");
     }
     if attempt.ambiguous {
-        text.push_str("  (its effect may have happened)");
+        text.push_str("  (may have taken effect)");
     }
     text
 }
@@ -238,11 +263,30 @@ mod tests {
     fn of_many_attempts_the_first_and_the_last_are_shown() {
         let history: Vec<_> =
             (1..=50).map(|attempt| AttemptView { attempt, ..AttemptView::default() }).collect();
-        let rows = timeline(&history);
+        let rows = timeline(&history, false);
         assert_eq!(rows.len(), ATTEMPTS_SHOWN + 1);
         assert!(rows[0].starts_with("attempts 1  "));
         assert!(rows[10].contains("… 30 more"));
         assert!(rows[20].trim_start().starts_with("50  "));
+    }
+
+    #[test]
+    fn an_erased_letter_says_that_its_contents_are_erased() {
+        let erased = LetterView {
+            state: "erased".into(),
+            error: Some(String::new()),
+            group: "gr3k2m9x4q".into(),
+            edits: vec!["e-5".into()],
+            ..LetterView::default()
+        };
+        let shown = lines(&erased, false);
+        for line in
+            ["error    (erased)", "group    gr3k2m9x4q   (erased)", "payload  (erased)", "edited   e-5"]
+        {
+            assert!(shown.iter().any(|shown| shown == line), "{line}: {shown:?}");
+        }
+        let open = lines(&LetterView { state: "open".into(), ..erased }, false);
+        assert!(open.iter().any(|line| line.ends_with("redrive dlq edit --undo e-5")), "{open:?}");
     }
 
     #[test]

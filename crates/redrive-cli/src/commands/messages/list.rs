@@ -6,6 +6,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::MessageStateArg;
+use crate::args::whole;
 use crate::client::{MessageQuery, Session};
 use crate::commands::dlq::{expression, hide_secret_headers};
 use crate::exit::{Exit, Failed};
@@ -27,7 +28,7 @@ pub struct ListArgs {
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = expression)]
     pub filter: Option<String>,
     /// At most this many; default: 20
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, allow_hyphen_values = true, value_parser = whole::<u32>(1, 10_000))]
     pub limit: Option<u32>,
 }
 

@@ -32,8 +32,8 @@ pub struct UndoArgs {
     /// A hash, or the id of a stored subscription
     #[arg(value_name = "HASH|ID", required_unless_present = "since", conflicts_with = "since")]
     pub id: Option<String>,
-    /// All purges since: 1h ago, or an instant in RFC 3339
-    #[arg(long, value_name = "AGE|TIME")]
+    /// All purges since: 1h ago, or an RFC 3339 time
+    #[arg(long, allow_hyphen_values = true, value_name = "AGE|TIME")]
     pub since: Option<String>,
 }
 

@@ -5,6 +5,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{NamedEndpoint, State};
+use crate::args::whole;
 use crate::client::{ApiAnswer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, age, count, safe};
@@ -23,7 +24,7 @@ pub struct ListArgs {
     #[arg(long, value_enum)]
     pub state: Option<State>,
     /// At most this many; default: 20
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, allow_hyphen_values = true, value_parser = whole::<u32>(1, 10_000))]
     pub limit: Option<u32>,
 }
 

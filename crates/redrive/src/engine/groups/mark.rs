@@ -2,6 +2,8 @@
 
 #![warn(missing_docs)]
 
+use std::time::Duration;
+
 use redrive_core::{GroupId, Time};
 use serde_json::{Value, json};
 
@@ -11,6 +13,8 @@ use crate::timestamp;
 pub const NOTE_BYTES_MAX: usize = 1_000;
 /// The maximum number of further letters a snooze may wait for.
 pub const MORE_MAX: u64 = 100_000;
+/// The longest snooze: a year, with a day to spare for a leap year.
+pub const SNOOZE_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// The state of a group. Derived, never stored: see [`GroupMark::state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

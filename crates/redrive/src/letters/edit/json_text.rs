@@ -70,8 +70,11 @@ pub enum JsonFault {
     #[error("it is not JSON: {0}")]
     NotJson(String),
     /// The pointer leads to no place that could be changed.
-    #[error("there is no place for {0} in it")]
+    #[error("{0} cannot be set: what would hold it is not an object, or an array without this index")]
     NoPlace(Pointer),
+    /// The object or array that would hold the new value is missing.
+    #[error("{0} does not exist in the payload")]
+    Missing(Pointer),
 }
 
 /// A text that is known to be JSON.
@@ -161,9 +164,19 @@ impl JsonText {
                 let new = format!("{comma}{}{}", name.unwrap_or_default(), value.text.trim());
                 self.text.insert_str(last.unwrap_or(parent.start + 1), &new);
             }
-            FoundValue::Nowhere => return Err(JsonFault::NoPlace(pointer.clone())),
+            FoundValue::Nowhere => return Err(self.no_place(pointer)),
         }
         Ok(())
+    }
+
+    /// Why nothing can be set at a pointer.
+    fn no_place(&self, pointer: &Pointer) -> JsonFault {
+        let parents = pointer.tokens.split_last().map_or(&[][..], |(_, parents)| parents);
+        let parent = Pointer { tokens: parents.to_vec() };
+        match self.find(&parent) {
+            FoundValue::Value(_) => JsonFault::NoPlace(pointer.clone()),
+            FoundValue::Room { .. } | FoundValue::Nowhere => JsonFault::Missing(parent),
+        }
     }
 
     /// Replaces every value that a reader might find at a pointer, since a name may occur repeatedly in an object.
@@ -403,7 +416,9 @@ mod tests {
 
     #[test]
     fn a_value_without_a_place_is_refused() {
-        for pointer in ["/a/b/c", "/list/5", "/list/x", "/n/x"] {
+        let refused = set("{}", "/lines/-", "1").unwrap_err();
+        assert_eq!(refused.to_string(), "/lines does not exist in the payload");
+        for pointer in ["/list/5", "/list/x", "/n/x"] {
             let refused = set(r#"{"list":[1],"n":1}"#, pointer, "1");
             assert_eq!(refused, Err(JsonFault::NoPlace(at(pointer))), "{pointer}");
         }

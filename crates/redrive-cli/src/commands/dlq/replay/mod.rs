@@ -6,6 +6,7 @@ pub(super) mod report;
 use std::time::{Duration, Instant};
 
 use redrive::internal::letters::select::SELECTION_MAX;
+use redrive::internal::replay::pace::RATE_MAX;
 use redrive::replay::ReplayError;
 use redrive_api::{JobState, NotOpenLetter, ReplayForecast, ReplayJob, StartReplay};
 use redrive_core::Ratio;
@@ -15,6 +16,7 @@ use self::plan::{details, later_successes, others, plural, superseded, would};
 use self::report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use super::Selection;
 use super::selection::say_not_open;
+use crate::args::whole;
 use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate, safe};
@@ -39,13 +41,13 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "LIST")]
     pub show: Option<Show>,
     /// The pace: 20/s, 600/m; default: as fast as the pipeline takes them
-    #[arg(long, value_name = "RATE", value_parser = redrive_core::rate::parse)]
+    #[arg(long, allow_hyphen_values = true, value_name = "RATE", value_parser = pace)]
     pub rate: Option<f64>,
     /// Replay this many first, and the rest only once these have succeeded; default: 10, 0 for none
-    #[arg(long, value_name = "N", value_parser = canary)]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", value_parser = canary)]
     pub canary: Option<u64>,
     /// Stop when more than this share of the last 50 letters died again; default: 20%, off for never
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, allow_hyphen_values = true, value_name = "SHARE", value_parser = share)]
     pub stop_at: Option<String>,
     /// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it
     #[arg(long, value_name = "DECISION")]
@@ -57,7 +59,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub skip_superseded: bool,
     /// Take no more letters of one tenant than this, with those that wait in other replays; the others stay open
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<u64>(1, SELECTION_MAX as u64))]
     pub tenant_max: Option<u64>,
     /// Replay also letters that were replayed three times already
     #[arg(long)]
@@ -116,6 +118,13 @@ impl Ambiguous {
             Self::Skip => "skip",
         }
     }
+}
+
+/// Parses a rate within the limits of a replay.
+fn pace(text: &str) -> Result<f64, String> {
+    let rate = redrive_core::rate::parse(text).map_err(|error| error.to_string())?;
+    let is_sound = ReplayError::check_asked_rate(Some(rate)).is_ok();
+    is_sound.then_some(rate).ok_or_else(|| format!("must be 1/h to {}/s", count(RATE_MAX as u64)))
 }
 
 /// Parses a canary size within the limits of a replay.
@@ -204,7 +213,7 @@ async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result
     if args.dry_run || args.show.is_some() {
         let dry = session.api.replay_dry(&replay).await?;
         let pipeline = args.pipeline.as_deref().unwrap_or_default();
-        let exit = if dry.view.not_open.is_empty() { Exit::Ok } else { Exit::Bad };
+        let exit = exit_of_plan(&dry.view);
         if out.is_json() {
             out.json(&dry.json)?;
             args.selection.fail_if_empty(selected(&dry.view), "open letter", pipeline)?;
@@ -249,6 +258,18 @@ async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result
         first.into_iter().chain(details(plan, session.now())).for_each(|line| out.note(&line));
     }
     Ok(Started::Job(job))
+}
+
+/// The exit code of a dry run: that of the replay, if it would refuse to start or do nothing.
+fn exit_of_plan(dry: &ReplayForecast) -> Exit {
+    let left_open = dry.ambiguous_skipped + dry.superseded_skipped + dry.beyond_quota;
+    match dry.would_replay {
+        0 if dry.skips.values().any(|letters| *letters > 0) => Exit::Bad,
+        0 if left_open > 0 => Exit::Usage,
+        0 if !dry.taken.is_empty() => Exit::Bad,
+        _ if dry.not_open.is_empty() => Exit::Ok,
+        _ => Exit::Bad,
+    }
 }
 
 /// Letters that match, whether they would be replayed or not.

@@ -13,6 +13,10 @@ const TENANTS_MAX: usize = 5;
 
 /// `would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   …`
 pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
+    if dry.would_replay == 0 {
+        let parts = ["would replay 0".to_owned()].into_iter().chain(would_skip(dry));
+        return parts.collect::<Vec<_>>().join("   ");
+    }
     let mut parts = vec![format!("would replay {} (frozen)", count(dry.would_replay))];
     if !dry.to.is_empty() {
         parts.push(target(&dry.to, dry.topic.as_deref().unwrap_or(pipeline)));
@@ -34,25 +38,30 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
         });
     }
     parts.extend(later_successes(dry));
-    let skips: u64 = dry.skips.values().sum();
-    if skips > 0 {
-        let often = if dry.skips.contains_key("too_often") {
-            "; replayed three times before, --force takes those"
-        } else {
-            ""
-        };
-        parts.push(format!("would skip {}{often}", count(skips)));
-    }
+    parts.extend(would_skip(dry));
     parts.join("   ")
+}
+
+fn would_skip(dry: &ReplayForecast) -> Option<String> {
+    let skips: u64 = dry.skips.values().sum();
+    let often = if dry.skips.contains_key("too_often") {
+        "; replayed three times before, --force takes those"
+    } else {
+        ""
+    };
+    (skips > 0).then(|| format!("would skip {}{often}", count(skips)))
 }
 
 /// `4 keys have later successes (list: --show superseded)`; printed at the start of a replay too.
 pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
     // Letters that stay open are reported elsewhere.
     let keys = if dry.superseded_skipped > 0 { 0 } else { dry.superseded.keys };
-    let said =
-        || format!("{} later successes (list: --show superseded)", plural(keys, "key has", "keys have"));
-    (keys > 0).then(said)
+    (keys > 0).then(|| format!("{} (list: --show superseded)", have_later_successes(keys)))
+}
+
+/// `1 key has had a later success`, `4 keys have later successes`.
+fn have_later_successes(keys: u64) -> String {
+    plural(keys, "key has had a later success", "keys have later successes")
 }
 
 fn target(to: &str, place: &str) -> String {
@@ -66,8 +75,8 @@ fn target(to: &str, place: &str) -> String {
 /// Further details, one per line, if there are any.
 pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     let mut lines = Vec::new();
-    // An older processor reports neither.
-    if !dry.breaker.is_empty() {
+    // A replay of nothing needs no safeguards. An older processor reports none.
+    if dry.would_replay > 0 && !dry.breaker.is_empty() {
         lines.push(format!("  {}   {}", first(dry), health(dry)));
     }
     if dry.ambiguous > dry.ambiguous_skipped {
@@ -89,10 +98,10 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
         let what = "a new message id since an edit: a receiver that remembers ids applies it, whatever it did before";
         lines.push(format!("  {of_them} {what}"));
     }
-    if let Some(horizon) = &dry.ledger_horizon {
+    if let Some(horizon) = dry.ledger_horizon.as_ref().filter(|_| dry.would_replay + dry.beyond_ledger > 0) {
         let horizon = safe::line(horizon);
         lines.push(match dry.beyond_ledger {
-            0 => format!("  all were first attempted within the {horizon} that the receiver remembers ids"),
+            0 => format!("  all were first attempted within the receiver's {horizon} id memory"),
             some => format!(
                 "  {} first attempted before the {horizon} that the receiver remembers ids: what it applied then it would \
                  apply again; --beyond-ledger replays them",
@@ -102,10 +111,8 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     }
     if dry.superseded_skipped > 0 {
         let letters = plural(dry.superseded_skipped, "letter is", "letters are");
-        let of = plural(dry.superseded.keys, "key has", "keys have");
-        lines.push(format!(
-            "  {letters} left open by --skip-superseded: {of} later successes (list: --show superseded)"
-        ));
+        let keys = have_later_successes(dry.superseded.keys);
+        lines.push(format!("  {letters} left open by --skip-superseded: {keys} (list: --show superseded)"));
     }
     lines.extend(incomplete(&dry.superseded).map(|line| format!("  {line}")));
     for taken in &dry.taken {
@@ -173,18 +180,22 @@ fn last_replay(last: &LastReplay, now: Time) -> String {
     )
 }
 
-/// `later successes known since 10:41:07; 12 letters are older`: the limits of `superseded`.
+/// `later successes known since 10:41:07; 12 letters are older than that`: the limits of `superseded`.
 fn incomplete(keys: &Superseded) -> Option<String> {
     let own = if keys.own_partitions_only { ", in the partitions of this member only" } else { "" };
     let since = match keys.since {
         Some(since) => {
             format!("later successes known since {}{}{own}", instant::date_and_clock(since.0), gaps(keys))
         }
+        None if keys.older_letters > 0 => {
+            let older = plural(keys.older_letters, "letter is", "letters are");
+            return Some(format!("no later success is known yet; {older} older"));
+        }
         None => "no later success is known yet".to_owned(),
     };
     match keys.older_letters {
         0 => (!own.is_empty() || !keys.gaps.is_empty()).then_some(since),
-        older => Some(format!("{since}; {} older", plural(older, "letter is", "letters are"))),
+        older => Some(format!("{since}; {} older than that", plural(older, "letter is", "letters are"))),
     }
 }
 
@@ -194,7 +205,7 @@ fn gaps(keys: &Superseded) -> String {
     let clock = |instant: redrive_api::Instant| instant::date_and_clock(instant.0);
     let more = match keys.gaps.len() - 1 {
         0 => String::new(),
-        more => format!(", nor in {} before", plural(more as u64, "span", "spans")),
+        more => format!(" and {}", plural(more as u64, "earlier gap", "earlier gaps")),
     };
     format!(", but not from {} to {} (a process was killed){more}", clock(last.from), clock(last.until))
 }
@@ -292,6 +303,7 @@ mod tests {
             "an older processor says nothing"
         );
         let dry = ReplayForecast {
+            would_replay: 300,
             canary: 10,
             stop_at: Some("20%".into()),
             breaker: "half_open".into(),
@@ -322,6 +334,22 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_of_nothing_does_not_speak_of_how_it_would_be_replayed() {
+        let dry = ReplayForecast {
+            rate: Some(20.0),
+            to: "pipeline".into(),
+            key_order: true,
+            breaker: "closed".into(),
+            ledger_horizon: Some("168h".into()),
+            ambiguous_skipped: 2,
+            ambiguous: 2,
+            ..ReplayForecast::default()
+        };
+        assert_eq!(would(&dry, "orders"), "would replay 0");
+        assert_eq!(details(&dry, Time::ZERO), ["  2 letters are left open by --ambiguous skip"]);
+    }
+
+    #[test]
     fn letters_that_stay_open_are_no_warning() {
         let dry = ReplayForecast {
             superseded: Superseded { keys: 4, letters: 9, ..Superseded::default() },
@@ -345,7 +373,7 @@ mod tests {
         assert!(line(known.clone()).is_empty(), "all letters are younger");
         let older = line(Superseded { older_letters: 12, ..known.clone() });
         assert!(older[0].starts_with("  later successes known since "), "{older:?}");
-        assert!(older[0].ends_with("; 12 letters are older"), "{older:?}");
+        assert!(older[0].ends_with("; 12 letters are older than that"), "{older:?}");
         let fresh = line(Superseded { older_letters: 1, ..Superseded::default() });
         assert_eq!(fresh, ["  no later success is known yet; 1 letter is older"]);
         let span = |from, until| redrive_api::UnknownSpan {
@@ -357,7 +385,7 @@ mod tests {
             killed[0].contains(", but not from ") && killed[0].contains(" (a process was killed)"),
             "{killed:?}"
         );
-        assert!(killed[0].ends_with(", nor in 1 span before"), "{killed:?}");
+        assert!(killed[0].ends_with(" and 1 earlier gap"), "{killed:?}");
         let kafka = line(Superseded { own_partitions_only: true, ..known });
         assert!(kafka[0].ends_with(", in the partitions of this member only"), "{kafka:?}");
     }
@@ -365,6 +393,7 @@ mod tests {
     #[test]
     fn a_plan_does_not_speak_of_the_same_id_where_an_edit_gave_a_new_one() {
         let dry = ReplayForecast {
+            would_replay: 3,
             ambiguous: 1,
             ambiguous_new_id: 1,
             ambiguous_undecided: true,
@@ -380,6 +409,9 @@ mod tests {
         let some = ReplayForecast { ambiguous: 3, beyond_ledger: 0, ..dry };
         let lines = details(&some, Time::ZERO);
         assert!(lines[0].contains("with the same message id with --ambiguous ok"), "{lines:?}");
-        assert!(lines[2].contains("all were first attempted within the 7d"), "{lines:?}");
+        assert!(
+            lines[2].contains("all were first attempted within the receiver's 7d id memory"),
+            "{lines:?}"
+        );
     }
 }

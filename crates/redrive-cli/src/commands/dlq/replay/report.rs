@@ -36,10 +36,23 @@ pub(in crate::commands::dlq) fn sum(job: &ReplayJob) -> String {
 
 /// What to do about the letters that a job left untouched.
 pub(in crate::commands::dlq) fn untouched_line(job: &ReplayJob) -> Option<String> {
-    let under_way = if job.under_way > 0 {
-        format!(" {} that were put back are still being delivered.", count(job.under_way))
-    } else {
-        String::new()
+    let one = job.under_way == 1;
+    let under_way = match job.state {
+        _ if job.under_way == 0 => String::new(),
+        // Their calls may still be waiting to start; an abort takes those back.
+        JobState::Aborted => format!(
+            " {} put back {} taken back if {} not started; `redrive dlq replays show {}` shows how {} ended.",
+            plural(job.under_way, "that was", "that were"),
+            if one { "is" } else { "are" },
+            if one { "it has" } else { "they have" },
+            job.id,
+            if one { "it" } else { "they" }
+        ),
+        _ => format!(
+            " {} put back {} still being delivered.",
+            plural(job.under_way, "that was", "that were"),
+            if one { "is" } else { "are" }
+        ),
     };
     let untouched = untouched(job);
     match job.state {

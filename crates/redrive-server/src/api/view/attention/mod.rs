@@ -232,7 +232,7 @@ fn standstill(health: &HealthFigures, now: Time) -> Option<AttentionNotice> {
         HealthChange::StoodStill { span } => Some((entry.at, span.as_secs())),
         _ => None,
     })?;
-    let short = format!("process stood still for {span} s");
+    let short = format!("process did not run for {span} s");
     let text = format!(
         "the process did not run for {span} s until {}: it was stopped, or its machine suspended, or starved of \
          processor or disk",
