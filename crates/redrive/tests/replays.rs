@@ -4,7 +4,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use redrive::replay::{
     Ambiguous, HeldWhy, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView, Replays,
 };
 use redrive::{
-    Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive,
-    Stores, VirtualClock,
+    Clock, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline, PipelineHandle,
+    Redrive, Stores, Time,
 };
 use support::{Asked, Faulty, guarded, message, quick, until};
 
@@ -511,6 +511,21 @@ fn watched() -> ReplaySpec {
     ReplaySpec { canary: 10, stop_at: Some(STOP_AT_DEFAULT), ..spec(None) }
 }
 
+/// A clock that moves only when it is told to.
+struct ByHand(AtomicU64);
+
+impl ByHand {
+    fn advance(&self, span: Duration) {
+        self.0.fetch_add(span.as_millis() as u64, SeqCst);
+    }
+}
+
+impl Clock for ByHand {
+    fn now(&self) -> Time {
+        Time::from_millis(self.0.load(SeqCst))
+    }
+}
+
 /// Calls fail, and nothing succeeds meanwhile: the letters are held and none ends, so nothing can be counted. Such a job
 /// once waited for as long as `hold_max`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -531,7 +546,7 @@ async fn a_canary_that_is_only_held_says_why_and_stops_the_job_in_the_end() {
         }
     };
     let pipeline = Pipeline::new("orders").policy(quick(3)).guard(GuardSettings::off()).handler_fn(handler);
-    let clock = Arc::new(VirtualClock::default());
+    let clock = Arc::new(ByHand(AtomicU64::new(1_700_000_000_000)));
     let stores = MemoryStores::new();
     let built = Redrive::builder().engine(stores).clock(Arc::clone(&clock)).pipeline(pipeline).build();
     let redrive = built.unwrap();
