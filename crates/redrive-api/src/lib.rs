@@ -47,8 +47,8 @@ pub use pipelines::{
     PipelineView, Pipelines, PolicyView, Recent, StoreHealth, Subject,
 };
 pub use replays::{
-    Canary, JobState, KeyLetters, LastReplay, ReplayForecast, ReplayJob, Replays, Superseded, TakenByReplay,
-    TenantLetters, UnknownSpan,
+    Canary, HeldLetters, JobState, KeyLetters, LastReplay, ReplayForecast, ReplayJob, Replays, Superseded,
+    TakenByReplay, TenantLetters, UnknownSpan,
 };
 pub use requests::{
     Discard, Edit, Erase, LetterPayload, LetterSelection, MessageIdChoice, StartReplay, Undo,

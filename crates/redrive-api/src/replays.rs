@@ -150,6 +150,9 @@ pub struct ReplayJob {
     /// Letters that were put back: the sum of `under_way`, `succeeded`, `dead_again` and `forgotten`.
     pub published: u64,
     pub under_way: u64,
+    /// Letters under way that are held, if any are. On Kafka, those of the member that runs the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldLetters>,
     pub succeeded: u64,
     pub dead_again: u64,
     pub forgotten: u64,
@@ -178,6 +181,20 @@ pub struct ReplayJob {
     /// The forecast before it began; only in the answer to its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<ReplayForecast>,
+}
+
+/// Letters of a job that are held: they wait without using up attempts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct HeldLetters {
+    pub letters: u64,
+    /// The pipeline is paused; the receiver asked to wait; the breaker is open; no call has succeeded since
+    /// `last_success`, or none at all; or the receiver cannot be reached or limits calls, or the retry budget is used up.
+    #[schemars(extend("enum" = ["paused", "retry_after", "breaker_open", "no_success", "other"]))]
+    pub because: String,
+    /// The last successful call of the pipeline, with `no_success`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_success: Option<Instant>,
 }
 
 /// The result of the canary, the letters that go first.

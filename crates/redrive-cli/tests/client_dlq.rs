@@ -211,6 +211,42 @@ fn a_replay_is_followed_to_its_end() {
     assert_eq!(api.body_of("POST /v1/replays")["all"], true);
 }
 
+/// A canary whose letters were held once kept the command silent for as long as `hold_max`.
+#[test]
+fn a_replay_that_is_held_says_so_and_why() {
+    let looks = AtomicU64::new(0);
+    let api = RecordedApi::new(move |asked| {
+        let mut running = job("running", 0, 0);
+        (running["under_way"], running["published"], running["untouched"]) =
+            (json!(10), json!(10), json!(290));
+        running["held"] = match looks.fetch_add(1, Ordering::SeqCst) {
+            0 => json!(null),
+            1 | 2 => {
+                json!({ "letters": 10, "because": "no_success", "last_success": "2026-11-15T10:40:00Z" })
+            }
+            _ => json!({ "letters": 9, "because": "breaker_open" }),
+        };
+        match asked.line.as_str() {
+            "POST /v1/replays" => (202, running),
+            "GET /v1/replays/r-31" if looks.load(Ordering::SeqCst) <= 4 => (200, running),
+            "GET /v1/replays/r-31" => (200, job("done", 300, 0)),
+            line => not_found(line),
+        }
+    });
+    let ran = api.redrive(&["dlq", "replay", "orders", "--all"]).exits(0);
+    let held: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("held")).collect();
+    let since = "10 held: no call has succeeded since 2026-11-15 10:40:00Z";
+    assert_eq!(held, [since, "9 held: the breaker is open"], "each reason is said once");
+
+    let api = RecordedApi::new(|_| {
+        let mut running = job("running", 0, 0);
+        running["held"] = json!({ "letters": 10, "because": "no_success" });
+        (200, running)
+    });
+    let ran = api.redrive(&["dlq", "replays", "show", "r-31"]).exits(0);
+    assert!(ran.stdout.contains("\n  10 held: no call has succeeded so far\n"), "{}", ran.stdout);
+}
+
 /// A replay writes old state over new, whether its plan was looked at or not.
 #[test]
 fn a_replay_that_starts_says_which_keys_have_had_later_successes() {

@@ -31,7 +31,7 @@ pub struct PipelineFigures {
 pub struct ReplayJobs {
     pub running: u64,
     pub paused: u64,
-    /// Too many of their letters died again.
+    /// Too many of their letters died again, or their canary was held.
     pub stopped: u64,
 }
 
@@ -97,7 +97,7 @@ metrics! {
     SETTLE_DURATION = Histogram "redrive_settle_duration_seconds" [pipeline] "From a decision being handed to the engine until it is durable.";
     SCHEDULE_WRITE = Histogram "redrive_schedule_write_seconds" [pipeline] "From the decision to retry until the retry is durable.";
     REPLAY_MESSAGES = Counter "redrive_replay_messages_total" [result] "Letters of all retained replay jobs, by result.";
-    REPLAY_JOBS = Gauge "redrive_replay_jobs" [pipeline, state] "Replay jobs that are not over: running, paused, or stopped because too many letters died again.";
+    REPLAY_JOBS = Gauge "redrive_replay_jobs" [pipeline, state] "Replay jobs that are not over: running, paused, or stopped because too many letters died again, or because the canary was held.";
     REPEATS = Counter "redrive_repeats_total" [pipeline] "Calls abandoned before they returned; the message is redelivered.";
     KEY_ORDER_VOIDED = Counter "redrive_key_order_voided_total" [pipeline] "Keys whose order was not preserved.";
     SCRUB_BYTES = Counter "redrive_scrub_bytes_total" [pipeline] "Stored bytes that were read to verify them.";

@@ -4,7 +4,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use redrive::internal::engine::{Engine, EngineError, ReplayTarget, StoreOptions}
 use redrive::internal::replay::stop::STOP_AT_DEFAULT;
 use redrive::letters::Selection;
 use redrive::replay::{
-    Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView, Replays,
+    Ambiguous, HeldWhy, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView, Replays,
 };
 use redrive::{
-    Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive,
-    Stores,
+    Clock, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline, PipelineHandle,
+    Redrive, Stores, Time,
 };
 use support::{Asked, Faulty, guarded, message, quick, until};
 
@@ -509,6 +509,104 @@ async fn letters_that_came_from_no_topic_are_not_put_back_onto_one() {
 /// A job with a canary of ten letters that stops at a failure rate of one in five.
 fn watched() -> ReplaySpec {
     ReplaySpec { canary: 10, stop_at: Some(STOP_AT_DEFAULT), ..spec(None) }
+}
+
+/// A clock that moves only when it is told to.
+struct ByHand(AtomicU64);
+
+impl ByHand {
+    fn advance(&self, span: Duration) {
+        self.0.fetch_add(span.as_millis() as u64, SeqCst);
+    }
+}
+
+impl Clock for ByHand {
+    fn now(&self) -> Time {
+        Time::from_millis(self.0.load(SeqCst))
+    }
+}
+
+/// Calls fail, and nothing succeeds meanwhile: the letters are held and none ends, so nothing can be counted. Such a job
+/// once waited for as long as `hold_max`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_canary_that_is_only_held_says_why_and_stops_the_job_in_the_end() {
+    const DIES: usize = 0;
+    const FAILS: usize = 1;
+    const WORKS: usize = 2;
+    let answer = Arc::new(AtomicUsize::new(DIES));
+    let answers = Arc::clone(&answer);
+    let handler = move |_: Message| {
+        let answer = answers.load(SeqCst);
+        async move {
+            match answer {
+                DIES => Err(Failure::permanent("422 no")),
+                FAILS => Err(Failure::transient("503 not now")),
+                _ => Ok(()),
+            }
+        }
+    };
+    let pipeline = Pipeline::new("orders").policy(quick(3)).guard(GuardSettings::off()).handler_fn(handler);
+    let clock = Arc::new(ByHand(AtomicU64::new(1_700_000_000_000)));
+    let stores = MemoryStores::new();
+    let built = Redrive::builder().engine(stores).clock(Arc::clone(&clock)).pipeline(pipeline).build();
+    let redrive = built.unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    let runs = redrive.clone();
+    tokio::spawn(async move {
+        let _ = runs.run_until(std::future::pending::<()>()).await;
+    });
+    clock.advance(Duration::from_hours(1));
+    handle.ingest((0..30).map(|n| message(format!("o-{n}")))).await.unwrap();
+    guarded(until(&handle, |c| c.letters_open == 30)).await;
+    answer.store(WORKS, SeqCst);
+    let last_good = handle.now();
+    handle.ingest([message("good".to_owned())]).await.unwrap();
+    guarded(until(&handle, |c| c.pending() == 0)).await;
+    clock.advance(Duration::from_secs(10));
+    answer.store(FAILS, SeqCst);
+
+    let dir = tempfile::tempdir().unwrap();
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let ids = Selection::all(LetterState::Open).freeze(&handle).await.unwrap();
+    replays.start(&handle, watched(), ids, "ops").await.unwrap();
+    // Their first failures are counted; then nothing else has succeeded since.
+    guarded(async {
+        while replays.get("r-1").unwrap().held.is_none_or(|held| held.letters < 10) {
+            clock.advance(Duration::from_millis(10));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let held = wait_for(&replays, "r-1", |view| view.held.is_some_and(|held| held.letters == 10)).await;
+    assert_eq!((held.state, held.published, held.dead_again), (ReplayState::Running, 10, 0));
+    assert_eq!(held.held.unwrap().why, HeldWhy::NoSuccess(Some(last_good)));
+
+    // Too early to give up.
+    clock.advance(Duration::from_mins(4));
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(replays.get("r-1").unwrap().state, ReplayState::Running);
+    clock.advance(Duration::from_mins(2));
+    let stopped = wait_for(&replays, "r-1", |view| view.state == ReplayState::Stopped).await;
+    let note = stopped.note.unwrap();
+    assert!(
+        note.starts_with("10 of the first 10 failed (canary, limit 20 %); 10 of them were held"),
+        "{note}"
+    );
+
+    // Its letters are dead letters again, and the others are untouched.
+    guarded(until(&handle, |c| c.letters_open == 30 && c.pending() == 0)).await;
+    let taken_back = wait_for(&replays, "r-1", |view| view.under_way == 0).await;
+    assert_eq!((taken_back.state, taken_back.dead_again), (ReplayState::Stopped, 10));
+    assert_eq!((taken_back.untouched, taken_back.held), (20, None));
+
+    answer.store(WORKS, SeqCst);
+    replays.resume("r-1").await.unwrap();
+    let done = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
+    assert_eq!(
+        (done.succeeded, done.dead_again, done.note),
+        (20, 10, None),
+        "nothing is taken back any more"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

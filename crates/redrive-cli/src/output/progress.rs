@@ -15,12 +15,14 @@ pub struct Progress {
     total: u64,
     shown: bool,
     drawn: Option<Instant>,
+    /// What stands behind the bar.
+    remark: String,
 }
 
 impl Progress {
     pub(super) fn new(label: &str, total: u64, wanted: bool) -> Self {
         let shown = wanted && io::stderr().is_terminal();
-        Self { label: label.to_owned(), total, shown, drawn: None }
+        Self { label: label.to_owned(), total, shown, drawn: None, remark: String::new() }
     }
 
     pub fn at(&mut self, done: u64) {
@@ -30,15 +32,25 @@ impl Progress {
         }
         self.drawn = Some(Instant::now());
         // Failing to draw the bar is not worth an error.
-        let _ = write!(io::stderr(), "\r\u{1b}[2K{}", bar(&self.label, done, self.total));
+        let _ = write!(io::stderr(), "\r\u{1b}[2K{}{}", bar(&self.label, done, self.total), self.remark);
+    }
+
+    /// Sets what stands behind the bar, in a few words.
+    pub fn remark(&mut self, remark: Option<String>) {
+        self.remark = remark.map(|remark| format!("   {remark}")).unwrap_or_default();
+    }
+
+    /// Removes the line, so that another one can be printed; the next call of [`Self::at`] draws it again.
+    pub fn clear(&mut self) {
+        if self.drawn.take().is_some() {
+            let _ = write!(io::stderr(), "\r\u{1b}[2K");
+        }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.drawn.is_some() {
-            let _ = write!(io::stderr(), "\r\u{1b}[2K");
-        }
+        self.clear();
     }
 }
 

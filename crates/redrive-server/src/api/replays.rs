@@ -11,7 +11,7 @@ use redrive::internal::engine::ReplayTarget;
 use redrive::internal::letters::select::SELECTION_MAX;
 use redrive::internal::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use redrive::replay::{Ambiguous, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
-use redrive_api::{Canary, Instant, JobState, ReplayForecast, ReplayJob, Replays, StartReplay};
+use redrive_api::{Canary, HeldLetters, Instant, JobState, ReplayForecast, ReplayJob, Replays, StartReplay};
 use redrive_core::{Ratio, duration};
 
 use super::change::JsonBody;
@@ -321,6 +321,11 @@ fn view(job: ReplayView) -> ReplayJob {
         total: job.total,
         published: job.published,
         under_way: job.under_way,
+        held: job.held.map(|held| HeldLetters {
+            letters: held.letters,
+            because: held.why.name().to_owned(),
+            last_success: held.why.last_success().map(Instant),
+        }),
         succeeded: job.succeeded,
         dead_again: job.dead_again,
         forgotten: job.forgotten,

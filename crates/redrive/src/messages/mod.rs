@@ -1,7 +1,8 @@
-//! Pending messages: listed by state and filter, found by id, made due, cancelled, and taken back from a replay.
+//! Pending messages: listed by state and filter, found by id, made due, cancelled, taken back from a replay, and counted as held.
 
 mod cursor;
 mod find;
+mod held;
 pub(crate) mod page;
 mod recall;
 mod steer;
@@ -11,6 +12,7 @@ pub use crate::run::steer::Steer;
 pub use cursor::{BadCursor, Cursor};
 #[doc(hidden)]
 pub use find::message;
+pub(crate) use held::held;
 pub use page::{ListedMessage, MessagePage, MessageQuery};
 pub(crate) use recall::recall;
 pub use steer::SteerError;

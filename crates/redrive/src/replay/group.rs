@@ -135,10 +135,10 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes back letters here that a job aborted elsewhere has put back. Failures are retried at the next look.
+    /// Takes back letters here that a job has put back that was aborted, or gave up, elsewhere. Failures are retried at the next look.
     async fn recall(&mut self, record: &JobRecord, shared: &[(String, Bytes)]) {
         let JobRecord { id, facts, progress, .. } = record;
-        if progress.state != ReplayState::Aborted || progress.is_settled() {
+        if !progress.takes_back() || progress.is_settled() || progress.under_way() == 0 {
             self.recalled.remove(id);
             return;
         }

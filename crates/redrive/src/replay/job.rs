@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::ends::{Canary, Latest, Trial};
 use super::groups::TouchedGroups;
+use super::held::HeldLetters;
 use crate::engine::{LetterState, ReplayAnswer, ReplayTarget};
 use crate::naming;
 use crate::timestamp;
@@ -48,7 +49,8 @@ pub enum ReplayState {
     Done,
     /// It was aborted. Letters it had not reached are untouched, and those not started yet are taken back.
     Aborted,
-    /// Too many of its letters died again; the note says how many. It continues when resumed.
+    /// Too many of its letters died again, or its canary was held for too long; the note says which. It continues when
+    /// resumed.
     Stopped,
     /// It cannot continue; the note says why. Letters it had not reached are untouched.
     Failed,
@@ -164,6 +166,8 @@ pub struct ReplayView {
     pub published: u64,
     /// Of these, letters that have not ended yet.
     pub under_way: u64,
+    /// Letters under way that are held, and why. On Kafka, those of the process that runs the job.
+    pub held: Option<HeldLetters>,
     /// Of these, letters that were delivered.
     pub succeeded: u64,
     /// Of these, letters that died again.
@@ -237,6 +241,10 @@ pub(super) struct JobProgress {
     /// The canary in progress.
     pub trial: Option<Trial>,
     pub canary: Option<Canary>,
+    /// Letters under way that were held at the latest look.
+    pub held: Option<HeldLetters>,
+    /// Whether the job was stopped because its canary was held: the letters under way are taken back.
+    pub gave_up: bool,
     pub note: Option<String>,
 }
 
@@ -255,6 +263,8 @@ impl JobProgress {
             latest: Latest::default(),
             trial: None,
             canary: None,
+            held: None,
+            gave_up: false,
             note: None,
         }
     }
@@ -262,6 +272,18 @@ impl JobProgress {
     /// Letters that were put back and have not ended, as far as is known.
     pub(super) fn under_way(&self) -> u64 {
         self.published.saturating_sub(self.succeeded + self.dead_again + self.forgotten + self.recalled)
+    }
+
+    /// Letters under way that are held, as far as is known.
+    pub(super) fn held(&self) -> Option<HeldLetters> {
+        let held = self.held?;
+        let letters = held.letters.min(self.under_way());
+        (letters > 0).then_some(HeldLetters { letters, ..held })
+    }
+
+    /// Whether letters that were put back and do not run are taken back.
+    pub(super) fn takes_back(&self) -> bool {
+        self.state == ReplayState::Aborted || self.gave_up
     }
 
     /// How many of `total` letters may have been under way when the process that wrote this ended. A running job may
@@ -323,6 +345,7 @@ pub(super) fn view(id: String, facts: &Facts, progress: &JobProgress) -> ReplayV
         total: facts.total,
         published: progress.published.saturating_sub(progress.recalled),
         under_way: progress.under_way(),
+        held: progress.held(),
         succeeded: progress.succeeded,
         dead_again: progress.dead_again,
         forgotten: progress.forgotten,
@@ -378,6 +401,8 @@ pub(super) fn to_json(facts: &Facts, progress: &JobProgress) -> Value {
         "latest": progress.latest.text(),
         "trial": progress.trial.map(|trial| [trial.published_before, trial.died_before, trial.letters]),
         "canary_ended": progress.canary.map(|canary| [canary.letters, canary.succeeded, u64::from(canary.is_over)]),
+        "held": progress.held.map(HeldLetters::to_json),
+        "gave_up": progress.gave_up,
         "note": progress.note,
     })
 }
@@ -430,6 +455,9 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, JobProgress)> {
             succeeded,
             is_over: over > 0,
         }),
+        // Jobs of an earlier version lack these.
+        held: value.get("held").and_then(HeldLetters::of_json),
+        gave_up: value.get("gave_up").and_then(Value::as_bool).unwrap_or(false),
         note: text("note"),
     };
     Some((facts, progress))
@@ -450,6 +478,7 @@ pub(super) fn names_tenants(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::HeldWhy;
 
     #[test]
     fn a_job_comes_back_from_its_file_as_it_was() {
@@ -493,6 +522,8 @@ mod tests {
             latest: Latest::of_text("..x"),
             trial: Some(Trial { published_before: 1, died_before: 2, letters: 10 }),
             canary: Some(Canary { letters: 10, succeeded: 4, is_over: false }),
+            held: Some(HeldLetters { letters: 5, why: HeldWhy::NoSuccess(Some(Time::from_millis(7))) }),
+            gave_up: true,
             note: Some("why".into()),
         };
         assert_eq!(from_json(&to_json(&facts, &progress)), Some((facts.clone(), progress.clone())));

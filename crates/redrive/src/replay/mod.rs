@@ -2,7 +2,7 @@
 //!
 //! - `plan`: what a replay would do, and the letters in replay order; `fair` interleaves the letters of tenants;
 //!   `taken`: letters reserved by other jobs; `groups`: the groups of its letters
-//! - `ends`: how the letters of a job ended; `job`: parameters, progress and view of a job; `pace` and `stop`: its
+//! - `ends`: how the letters of a job ended; `held`: those that are held; `job`: parameters, progress and view of a job; `pace` and `stop`: its
 //!   speed, and when it must stop
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
@@ -17,6 +17,7 @@ mod taken;
 mod plan;
 
 mod ends;
+mod held;
 mod job;
 pub(crate) mod pace;
 pub(crate) mod stop;
@@ -44,6 +45,7 @@ pub use ends::Canary;
 pub use error::ReplayError;
 #[doc(hidden)]
 pub use groups::{Touched, TouchedGroups};
+pub use held::{HeldLetters, HeldWhy};
 pub use job::{ReplaySpec, ReplayState, ReplayView, Skipped};
 #[doc(hidden)]
 pub use pace::Pace;

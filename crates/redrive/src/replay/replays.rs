@@ -325,7 +325,7 @@ impl Replays {
         self.set(id, ReplayState::Paused).await
     }
 
-    /// Resumes a job that was paused, or that was stopped because too many letters died again; the latter begins with
+    /// Resumes a job that was paused, or that was stopped because too many letters failed; the latter begins with
     /// another canary.
     pub async fn resume(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Running).await

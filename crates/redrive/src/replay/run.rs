@@ -1,18 +1,20 @@
 //! The task of one replay job: puts letters back at the given pace and counts how they end.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::Class;
 use tokio::time::Instant;
 
+use super::held::{HeldLetters, HeldWhy, InVain, in_vain_max};
 use super::job::{AUTO_ACTOR, Facts, ReplayState};
 use super::live::{Job, JobWriter};
 use super::pace::Pace;
 use super::stop::AtEnd;
 use crate::engine::{EngineError, LetterState, ReplayAnswer, ReplayJob};
 use crate::handle::{HandleError, PipelineHandle};
-use crate::messages::recall;
+use crate::messages::{held, recall};
 use crate::run::random_source::RandomSource;
 
 /// Letters that are put back in one batch, while the pipeline waits for the disk.
@@ -25,6 +27,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// Interval between searches for letters that an aborted job has put back and that have not started.
 const RECALL_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which held letters are counted.
+const HELD_EVERY: Duration = Duration::from_secs(1);
+/// Beyond this number of letters under way, held ones are not counted.
+const HELD_OF_MAX: usize = 100_000;
 /// Delay before retrying after the engine was unavailable.
 const NOT_NOW: Duration = Duration::from_secs(1);
 
@@ -127,10 +133,18 @@ impl Task {
         }
         let mut under_way = self.recount().await?;
         let (mut kept, mut recalled) = (Instant::now(), None);
+        let (mut counted, mut count_every, mut in_vain) = (Instant::now(), HELD_EVERY, InVain::default());
+        let policy = self.handle.policy();
+        let delays = policy.delay_ranges(policy.attempts_max(), Class::Transient);
+        let in_vain_max = in_vain_max(delays.into_iter().map(|(_, longest)| longest));
         loop {
             let changed = self.job.changed.notified();
             if self.job.is_elsewhere() {
                 return Err(Halt::Later);
+            }
+            if under_way.is_empty() {
+                // Before others go, which are not to be taken back.
+                self.none_under_way();
             }
             let left = self.may_go();
             let put_back = if left.is_empty() {
@@ -140,7 +154,7 @@ impl Task {
                 let granted = pace.take(begun.elapsed(), wanted, random.draw());
                 self.publish(&left[..granted], &mut pace, &mut under_way).await?
             };
-            if !under_way.is_empty() && self.is_aborted() && is_due(recalled, RECALL_EVERY) {
+            if !under_way.is_empty() && self.takes_back() && is_due(recalled, RECALL_EVERY) {
                 recalled = Some(Instant::now());
                 let letters = under_way.iter().copied().collect();
                 recall(&self.handle, self.job.facts.engine_job, &letters).await?;
@@ -148,7 +162,17 @@ impl Task {
             let look_began = Instant::now();
             let ended = self.look(&mut under_way).await?;
             let look_took = look_began.elapsed();
-            let is_judged = self.job.change(|progress| progress.judge(spec, self.ids.len() as u64, at_end));
+            let total = self.ids.len() as u64;
+            let mut is_judged = self.job.change(|progress| progress.judge(spec, total, at_end));
+            if !under_way.is_empty() && counted.elapsed() >= count_every {
+                let began = Instant::now();
+                let lasts = self.count_held(&under_way, &mut in_vain).await?;
+                counted = Instant::now();
+                // It must not keep the pipeline busy either.
+                count_every = HELD_EVERY.max((counted - began) * 20);
+                let lasts = (lasts, in_vain_max);
+                is_judged |= self.job.change(|progress| progress.judge_held(spec, total, at_end, lasts));
+            }
             if self.is_over(under_way.is_empty()) {
                 return Ok(());
             }
@@ -279,8 +303,41 @@ impl Task {
         Ok(answered)
     }
 
+    /// Counts the letters under way that are held. Returns for how long all of them have been in vain.
+    async fn count_held(
+        &self,
+        under_way: &VecDeque<u64>,
+        in_vain: &mut InVain,
+    ) -> Result<Duration, HandleError> {
+        if under_way.len() > HELD_OF_MAX {
+            self.job.change(|progress| progress.held = None);
+            return Ok(Duration::ZERO);
+        }
+        let letters: HashSet<u64> = under_way.iter().copied().collect();
+        let found = held(&self.handle, &letters).await?;
+        let figures = self.handle.figures();
+        let why = HeldWhy::of(&figures);
+        let number = if figures.is_gated() { letters.len() } else { found.len() } as u64;
+        self.job.change(|progress| progress.held = Some(HeldLetters { letters: number, why }));
+        let failed: Vec<u64> =
+            found.into_iter().filter(|(_, has_failed)| *has_failed).map(|(letter, _)| letter).collect();
+        Ok(in_vain.lasts(&letters, &failed, figures.succeeded, why, self.handle.now()))
+    }
+
+    /// Nothing is held any more, and nothing is to be taken back.
+    fn none_under_way(&self) {
+        let progress = self.job.progress();
+        if progress.held.is_some() || progress.gave_up {
+            self.job.change(|progress| (progress.held, progress.gave_up) = (None, false));
+        }
+    }
+
     fn is_aborted(&self) -> bool {
         self.job.progress().state == ReplayState::Aborted
+    }
+
+    fn takes_back(&self) -> bool {
+        self.job.progress().takes_back()
     }
 
     /// Whether nothing is left to do or to count.

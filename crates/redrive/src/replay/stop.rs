@@ -1,6 +1,8 @@
 //! Decides when a job must stop by itself: its canary failed, or too many of the latest letters died again. Pure.
 
-use redrive_core::Ratio;
+use std::time::Duration;
+
+use redrive_core::{Ratio, duration};
 
 use super::ends::{Canary, Latest, Trial, WINDOW};
 use super::job::{JobProgress, ReplaySpec, ReplayState};
@@ -73,6 +75,40 @@ impl JobProgress {
             return true;
         }
         tried.is_some()
+    }
+
+    /// Stops the job if its canary can come to no end: every letter under way has failed and is held, and no call has
+    /// succeeded for `lasts`, at least `lasts_max`. They are judged as if they had died, and are taken back. Returns
+    /// whether it stopped the job.
+    pub(super) fn judge_held(
+        &mut self,
+        spec: &ReplaySpec,
+        total: u64,
+        at_end: AtEnd,
+        (lasts, lasts_max): (Duration, Duration),
+    ) -> bool {
+        let (Some(limit), Some(trial)) = (spec.stop_at, self.trial) else { return false };
+        // A job of auto-replay waits: a stop would count towards its kill switch.
+        let may_stop = self.state == ReplayState::Running && at_end == AtEnd::Done && self.offered < total;
+        let letters = self.published.saturating_sub(trial.published_before);
+        let under_way = self.under_way();
+        let failed = self.dead_again.saturating_sub(trial.died_before) + under_way;
+        if !may_stop
+            || lasts < lasts_max
+            || letters == 0
+            || under_way == 0
+            || !exceeds(failed, letters, limit)
+        {
+            return false;
+        }
+        let lasts = duration::print(Duration::from_secs(lasts.as_secs()));
+        self.stop(format!(
+            "{failed} of the first {letters} failed (canary, {}); {under_way} of them were held, no call has succeeded for \
+             {lasts}",
+            in_words(limit)
+        ));
+        self.gave_up = true;
+        true
     }
 
     fn stop(&mut self, why: String) {
@@ -198,6 +234,42 @@ mod tests {
         let mut progress = begun(&spec);
         run(&spec, &mut progress, 300, |letter| letter < 2);
         assert_eq!(progress.state, ReplayState::Done, "two of ten are within the limit");
+    }
+
+    #[test]
+    fn a_canary_that_is_only_held_stops_the_job_when_its_time_is_over() {
+        let (spec, (second, five)) = (spec(10, Some(20)), (Duration::from_secs(1), Duration::from_mins(5)));
+        let mut progress = begun(&spec);
+        (progress.offered, progress.published, progress.succeeded, progress.dead_again) = (10, 10, 1, 2);
+        let held =
+            |progress: &mut JobProgress, lasts| progress.judge_held(&spec, 300, AtEnd::Done, (lasts, five));
+        assert!(!held(&mut progress, five - second));
+        let mut by_auto = progress.clone();
+        assert!(!by_auto.judge_held(&spec, 300, AtEnd::Stopped, (five, five)), "auto-replay waits");
+        assert!(
+            !progress.clone().judge_held(&spec, 10, AtEnd::Done, (five, five)),
+            "nothing is left to stop"
+        );
+        let never = ReplaySpec { stop_at: None, ..spec.clone() };
+        assert!(!progress.clone().judge_held(&never, 300, AtEnd::Done, (five, five)));
+        assert!(!progress.clone().takes_back());
+        assert!(held(&mut progress, five));
+        assert_eq!((progress.state, progress.takes_back()), (ReplayState::Stopped, true));
+        assert_eq!(
+            progress.note.as_deref(),
+            Some(
+                "9 of the first 10 failed (canary, limit 20 %); 7 of them were held, no call has succeeded for 5m"
+            )
+        );
+
+        // One of ten is within the limit: it may be held as long as it likes.
+        let mut progress = begun(&spec);
+        (progress.offered, progress.published, progress.succeeded) = (10, 10, 9);
+        assert!(!held(&mut progress, five * 100));
+        // Letters from before a resume say nothing about the next canary.
+        progress.succeeded = 0;
+        progress.begin_trial(&spec);
+        assert!(!held(&mut progress, five));
     }
 
     #[test]

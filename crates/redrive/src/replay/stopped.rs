@@ -64,6 +64,7 @@ mod tests {
             total: 60,
             published: 50,
             under_way: 0,
+            held: None,
             succeeded: 39,
             dead_again: 11,
             forgotten: 0,

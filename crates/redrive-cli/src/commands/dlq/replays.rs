@@ -3,7 +3,7 @@
 use redrive_api::ReplayJob;
 use serde::Deserialize as _;
 
-use super::replay::report::{sum, untouched_line};
+use super::replay::report::{held, sum, untouched_line};
 use crate::client::{ApiAnswer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, age, count, instant, rate, safe};
@@ -136,6 +136,7 @@ fn show(job: &ApiAnswer<ReplayJob>, session: &Session, out: &mut Output) -> Resu
         safe::line(&view.actor)
     ))?;
     out.line(&format!("  {}", sum(view)))?;
+    held(view, session.now()).map_or(Ok(()), |held| out.line(&format!("  {held}")))?;
     out.line(&format!("  selection {}", safe::line(&view.selection)))?;
     if let Some(note) = &view.note {
         out.line(&format!("  note {}", safe::line(note)))?;

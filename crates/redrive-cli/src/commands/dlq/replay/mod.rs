@@ -13,7 +13,7 @@ use redrive_core::Ratio;
 use serde_json::json;
 
 use self::plan::{details, later_successes, others, plural, superseded, would};
-use self::report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
+use self::report::{DONE_ALREADY, held, held_because, reached, report, sum, tally, untouched_line};
 use super::Selection;
 use super::selection::say_not_open;
 use crate::args::whole;
@@ -350,8 +350,16 @@ async fn follow(
     let begun = Instant::now();
     let mut bar = out.progress(&format!("replay {id}"), job.view.total);
     let mut away_since: Option<Instant> = None;
+    let mut held_for: Option<String> = None;
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     while !has_ended(&job.view) {
+        let why = job.view.held.as_ref().map(|held| held_because(held, session.now()));
+        if why.is_some() && why != held_for {
+            bar.clear();
+            out.note(&held(&job.view, session.now()).unwrap_or_default());
+            held_for = why;
+        }
+        bar.remark(job.view.held.as_ref().map(|held| format!("{} held", count(held.letters))));
         bar.at(reached(&job.view));
         tokio::select! {
             _ = &mut interrupt => {

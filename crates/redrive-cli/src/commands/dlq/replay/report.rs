@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use redrive::Time;
-use redrive_api::{JobState, ReplayJob};
+use redrive_api::{HeldLetters, JobState, ReplayJob};
 
 use super::plan::plural;
 use crate::client::ApiAnswer;
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count, safe};
+use crate::output::{Output, count, instant, safe};
 
 /// Prefix for a job that had already ended. Its duration is no longer known.
 pub(super) const DONE_ALREADY: &str = "done already   … ";
@@ -32,6 +32,27 @@ pub(in crate::commands::dlq) fn sum(job: &ReplayJob) -> String {
         parts.push(format!("resolved and removed {}", count(job.forgotten)));
     }
     parts.join("   ")
+}
+
+/// Why letters of a job are held, as in `no call has succeeded since 12:01:07Z`.
+pub(super) fn held_because(held: &HeldLetters, now: Time) -> String {
+    match (held.because.as_str(), &held.last_success) {
+        ("paused", _) => "the pipeline is paused".to_owned(),
+        ("retry_after", _) => "the receiver asked to wait (Retry-After)".to_owned(),
+        ("breaker_open", _) => "the breaker is open".to_owned(),
+        ("no_success", Some(at)) if instant::date(at.0) == instant::date(now) => {
+            format!("no call has succeeded since {}", instant::clock(at.0))
+        }
+        ("no_success", Some(at)) => format!("no call has succeeded since {}", instant::date_and_clock(at.0)),
+        ("no_success", None) => "no call has succeeded so far".to_owned(),
+        _ => "the receiver cannot be reached or limits calls, or the retry budget is used up".to_owned(),
+    }
+}
+
+/// `10 held: no call has succeeded since 12:01:07Z`, if any letters are held.
+pub(in crate::commands::dlq) fn held(job: &ReplayJob, now: Time) -> Option<String> {
+    let held = job.held.as_ref()?;
+    Some(format!("{} held: {}", count(held.letters), held_because(held, now)))
 }
 
 /// What to do about the letters that a job left untouched.
