@@ -601,6 +601,13 @@ async fn a_canary_that_is_only_held_says_why_and_stops_the_job_in_the_end() {
 
     answer.store(WORKS, SeqCst);
     replays.resume("r-1").await.unwrap();
+    // Time goes on, in case the failures have opened the breaker.
+    tokio::spawn(async move {
+        loop {
+            clock.advance(Duration::from_secs(1));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
     let done = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
     assert_eq!(
         (done.succeeded, done.dead_again, done.note),
