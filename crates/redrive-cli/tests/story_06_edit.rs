@@ -103,14 +103,17 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
 /// `kill -9` during an edit: the record names the letters that have it, not those that were planned.
 #[test]
 fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_have_it() {
-    let count = 4_000;
+    let count = 16_000;
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(dir.path(), &[]);
     let mut processor = Processor::start(dir.path(), &config(&stub.url));
     let lines: Vec<String> =
         (0..count).map(|n| format!("{{\"id\":\"o-{n}\",\"payload\":{}}}", payload(n))).collect();
-    let sent = processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &lines.join("\n"));
-    assert_eq!(sent.status, 202);
+    for part in lines.chunks(4_000) {
+        let sent =
+            processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &part.join("\n"));
+        assert_eq!(sent.status, 202);
+    }
     wait_for("all of them to be dead", || {
         processor.get("/v1/pipelines/orders").json()["letters"]["open"] == json!(count)
     });
@@ -131,7 +134,7 @@ fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_ha
     };
     wait_for("the record to be whole", || log()[0].get("unfinished").is_none());
     let log = log();
-    assert_eq!((log.len(), &log[0]["action"], &log[0]["note"]), (1, &json!("edit"), &json!("4,000 planned")));
+    assert_eq!((log.len(), &log[0]["action"], &log[0]["note"]), (1, &json!("edit"), &json!("16,000 planned")));
     assert!((1..count).contains(&log[0]["letters"].as_u64().unwrap()), "{log:?}");
     let undone = stdout(&processor.cli(&["dlq", "edit", "--undo", "e-1", "--json"]));
     let undone: Value = serde_json::from_str(&undone).unwrap();
