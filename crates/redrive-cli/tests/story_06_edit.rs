@@ -134,7 +134,10 @@ fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_ha
     };
     wait_for("the record to be whole", || log()[0].get("unfinished").is_none());
     let log = log();
-    assert_eq!((log.len(), &log[0]["action"], &log[0]["note"]), (1, &json!("edit"), &json!("16,000 planned")));
+    assert_eq!(
+        (log.len(), &log[0]["action"], &log[0]["note"]),
+        (1, &json!("edit"), &json!("16,000 planned"))
+    );
     assert!((1..count).contains(&log[0]["letters"].as_u64().unwrap()), "{log:?}");
     let undone = stdout(&processor.cli(&["dlq", "edit", "--undo", "e-1", "--json"]));
     let undone: Value = serde_json::from_str(&undone).unwrap();
