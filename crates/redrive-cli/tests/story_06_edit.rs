@@ -183,10 +183,10 @@ fn a_discard_and_its_undo_that_are_killed_are_finished_at_the_next_start_and_the
     let discard = ["discard", "orders", "--all", "--reason", "ticket 881"];
     kill_during(&mut processor, &discard, &|letters| letters["open"] != json!(count));
     assert_eq!(finished(&processor), [(json!("discard"), json!(count))]);
-    assert_eq!(letters(&processor)["open"], json!(0));
+    wait_for("none to be open", || letters(&processor)["open"] == json!(0));
     kill_during(&mut processor, &["undo", "d-1"], &|letters| letters["open"] != json!(0));
     assert_eq!(finished(&processor), [(json!("discard"), json!(count)), (json!("undo"), json!(count))]);
-    assert_eq!(letters(&processor)["open"], json!(count));
+    wait_for("all of them to be open", || letters(&processor)["open"] == json!(count));
 }
 
 /// A refusal must not lose a text written in the editor.
