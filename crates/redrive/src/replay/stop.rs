@@ -243,7 +243,7 @@ mod tests {
         (progress.offered, progress.published, progress.succeeded, progress.dead_again) = (10, 10, 1, 2);
         let held =
             |progress: &mut JobProgress, lasts| progress.judge_held(&spec, 300, AtEnd::Done, (lasts, five));
-        assert!(!held(&mut progress, five - second));
+        assert!(!held(&mut progress, five.saturating_sub(second)));
         let mut by_auto = progress.clone();
         assert!(!by_auto.judge_held(&spec, 300, AtEnd::Stopped, (five, five)), "auto-replay waits");
         assert!(
