@@ -45,6 +45,7 @@ pub use ends::Canary;
 pub use error::ReplayError;
 #[doc(hidden)]
 pub use groups::{Touched, TouchedGroups};
+#[doc(hidden)]
 pub use held::{HeldLetters, HeldWhy};
 pub use job::{ReplaySpec, ReplayState, ReplayView, Skipped};
 #[doc(hidden)]
